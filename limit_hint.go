@@ -16,7 +16,7 @@ func (s *scanner) failAt(part, reason string) error {
 // “per”.
 func (s *scanner) failSeparator(rate int64) error {
 	word := s.word()
-	if factor := multiplier(word); factor > 0 && rate <= MaxUnits/factor {
+	if factor := multiplier(word); factor > 0 && rate > 0 && rate <= MaxUnits/factor {
 		plain := strconv.FormatInt(rate*factor, 10)
 		rest := scanner{text: s.text, at: s.at + len(word)}
 		if period, ok := rest.slashPeriod(); ok {

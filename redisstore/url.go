@@ -144,7 +144,7 @@ func (t *target) setAddresses(hosts string) error {
 		return &URLError{"scheme", knownSchemes}
 	}
 	if hosts == "" {
-		return &URLError{"address", "is missing; use " + string(t.kind) + "://127.0.0.1:" + port}
+		return &URLError{"address", "missing; use " + string(t.kind) + "://127.0.0.1:" + port}
 	}
 	for i, address := range strings.Split(hosts, ",") {
 		hostPort, err := withPort(address, port)

@@ -18,15 +18,19 @@ import (
 // commandGroup makes cmd a group of commands. Run alone, the group prints its help; run
 // with an unknown command, it returns an error.
 func commandGroup(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return unknownCommand(cmd, args[0])
-	}
+	cmd.Args = func(cmd *cobra.Command, _ []string) error { return groupArgument(cmd) }
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.AddCommand(commands...)
 	return cmd
+}
+
+// groupArgument returns an error if cmd is a group that was called with an argument, or
+// nil. An argument of a group is an unknown command.
+func groupArgument(cmd *cobra.Command) error {
+	if !cmd.HasSubCommands() || cmd.Flags().NArg() == 0 {
+		return nil
+	}
+	return unknownCommand(cmd, cmd.Flags().Arg(0))
 }
 
 // unknownCommand returns the error for a word after group that is not one of its

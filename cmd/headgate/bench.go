@@ -52,6 +52,9 @@ func benchCommand() *cobra.Command {
 		SuggestFor: []string{"benchmark", "load", "loadtest"},
 		Args:       oneArgument("URL"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if err := exclusive(cmd, "policy", "limit"); err != nil {
+				return err
+			}
 			if opts.Limit, err = headgate.ParseLimit(limit); err != nil {
 				return fmt.Errorf("--limit: %w", err)
 			}

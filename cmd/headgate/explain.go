@@ -52,6 +52,10 @@ type explaining struct {
 }
 
 // explainCommand returns the command “headgate explain”.
+// requestFlags are the flags that describe a request, for which --policy and --key are
+// the alternative.
+var requestFlags = []string{"method", "host", "path", "header", "remote-addr"}
+
 func explainCommand() *cobra.Command {
 	var x explaining
 	cmd := &cobra.Command{
@@ -61,17 +65,19 @@ func explainCommand() *cobra.Command {
 		Example: explainExamples,
 		Args:    flagsOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := exclusive(cmd, "policy", requestFlags...); err != nil {
+				return err
+			}
 			return x.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	ofRequest := []string{"method", "host", "path", "header", "remote-addr"}
 	f.StringVar(&x.method, "method", http.MethodGet, "`method` of the request")
 	f.StringVar(&x.host, "host", "", "`host` of the request")
 	f.StringVar(&x.path, "path", "/", "`path` of the request, with the query, as sent by the client")
 	f.StringArrayVarP(&x.headers, "header", "H", nil, "header `field` of the request as “Name: value”; repeatable")
 	f.StringVar(&x.remote, "remote-addr", "127.0.0.1", "IP `address` of the peer: the client or the last proxy")
-	setGroup(f, "Request", ofRequest...)
+	setGroup(f, "Request", requestFlags...)
 	f.StringVar(&x.policy, "policy", "", "name of the `policy` to check")
 	f.StringVar(&x.key, "key", "", "`key` to check")
 	setGroup(f, "Check of a policy, instead of a request", "policy", "key")
@@ -79,9 +85,6 @@ func explainCommand() *cobra.Command {
 	f.Int64Var(&x.cost, "cost", 1, "cost of the request or check in `units`")
 	f.BoolVar(&x.asJSON, "json", false, "print the explanation as JSON")
 	setGroup(f, settingGroups[0].heading, "cost", "json")
-	for _, name := range ofRequest {
-		cmd.MarkFlagsMutuallyExclusive("policy", name)
-	}
 	return cmd
 }
 

@@ -65,6 +65,39 @@ func dashed(name, shorthands string) string {
 	return "--" + name
 }
 
+// singleDashFlag returns an error if an argument is the name of a long flag after a
+// single dash, such as -config=x. Package pflag would read this one as -c onfig=x.
+func singleDashFlag(root *cobra.Command, args []string) error {
+	cmd, _, err := root.Find(args)
+	if err != nil {
+		return nil // reported when the command line is run
+	}
+	for _, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		switch {
+		case arg == "--":
+			return nil
+		case !strings.HasPrefix(arg, "-") || len(name) < 2:
+		case cmd.Flags().Lookup(name) != nil:
+			return fmt.Errorf("unknown flag -%s; did you mean --%s? See '%s --help'", name, name, cmd.CommandPath())
+		}
+	}
+	return nil
+}
+
+// exclusive returns an error if a flag and another flag of others were both given.
+func exclusive(cmd *cobra.Command, flag string, others ...string) error {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	for _, other := range others {
+		if cmd.Flags().Changed(other) {
+			return fmt.Errorf("--%s and --%s cannot be used together; remove one", flag, other)
+		}
+	}
+	return nil
+}
+
 // unknownFlag returns the error for a flag that cmd does not have. If the flag follows
 // an unknown command, it returns the error for that command instead.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {

@@ -24,16 +24,30 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "/bin/ratelimit" {
 		os.Args = os.Args[1:] // in containers, “command: /bin/ratelimit” is appended to the image's entry point
 	}
-	root := rootCommand()
-	if calledRatelimit() && len(os.Args) == 1 {
-		root.SetArgs([]string{"serve"})
+	args := os.Args[1:]
+	if calledRatelimit() && len(args) == 0 {
+		args = []string{"serve"}
 	}
-	if err := root.ExecuteContext(ctx); err != nil {
+	if err := execute(ctx, args); err != nil {
 		if !errors.Is(err, errReported) {
 			fmt.Fprintln(os.Stderr, "headgate:", withoutPackage(err.Error()))
 		}
 		os.Exit(1)
 	}
+}
+
+// execute runs the command line args, without the program's name.
+func execute(ctx context.Context, args []string) error {
+	root := rootCommand()
+	if err := singleDashFlag(root, args); err != nil {
+		return err
+	}
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = groupArgument(cmd) // of “headgate config nosuch --help”, for which printHelp prints nothing
+	}
+	return err
 }
 
 // packageNames matches the names of packages at the beginning of an error message, or
@@ -51,17 +65,24 @@ func rootCommand() *cobra.Command {
 		Use:     "headgate",
 		Long:    rootHelp,
 		Example: "  headgate serve --config headgate.yaml\n  headgate config check headgate.yaml\n  headgate demo",
-		Version: versionLine(),
 	})
 	root.SilenceUsage, root.SilenceErrors = true, true
-	root.SetVersionTemplate("{{.Version}}\n")
-	root.Flags().BoolP("version", "v", false, "print the version")
+	printVersion := root.Flags().BoolP("version", "v", false, "print the version")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !*printVersion {
+			return cmd.Help()
+		}
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+		return err
+	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(printHelp)
 	root.AddCommand(
 		serveCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), replayCommand(),
 		benchCommand(), demoCommand(), versionCommand(), checkCommand(),
 	)
+	root.SetHelpCommand(helpCommand())
+	addCompletion(root)
 	return root
 }
 

@@ -50,8 +50,11 @@ func checkOutputs(logs []string, stdin io.Reader, decisions, html string) error 
 		return fmt.Errorf("--decisions and --html both name %s; name two files", decisions)
 	}
 	for _, output := range []struct{ flag, name string }{{"decisions", decisions}, {"html", html}} {
-		if output.name == "" || output.flag == "decisions" && output.name == "-" {
+		switch {
+		case output.name == "" || output.flag == "decisions" && output.name == "-":
 			continue
+		case output.name == "-":
+			return fmt.Errorf("--%s: standard output has the text report; name a file", output.flag)
 		}
 		target, err := os.Stat(output.name)
 		if err == nil && target.Mode().IsRegular() {

@@ -89,7 +89,7 @@ func (f *settingFlag) Type() string { return f.setting.Kind() }
 // it defines the flags of all settings, and --help-all.
 func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 	f.SortFlags = false
-	f.StringVarP(&s.file, "config", "c", "", "configuration `file`, reloaded on change or SIGHUP")
+	f.StringVarP(&s.file, "config", "c", "", "configuration `file`")
 	setGroup(f, settingGroups[0].heading, "config")
 	s.values = make(map[string]*settingFlag)
 	byPath := make(map[string]config.Setting)

@@ -19,8 +19,12 @@ const (
 )
 
 // printHelp prints the help of a command: description, usage, examples, commands and
-// flags. It prints rarely needed flags only with --help-all.
+// flags. It prints rarely needed flags only with --help-all. It prints nothing for a
+// group with an unknown command: the caller of the command line returns that error.
 func printHelp(cmd *cobra.Command, _ []string) {
+	if groupArgument(cmd) != nil {
+		return
+	}
 	all, err := cmd.Flags().GetBool(helpAllFlag)
 	rare := err == nil && all
 	var b strings.Builder

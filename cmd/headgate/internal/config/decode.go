@@ -134,8 +134,8 @@ func (d *decoder) namedValues(
 		inside := join(path, plain(name))
 		d.keys[inside] = at
 		if !validName.MatchString(written) {
-			d.fail(at, inside, true, "the name of a %s must not be empty, contain control "+
-				"characters, or begin or end with a space", what)
+			d.fail(at, path, true, "%.60q is not the name of a %s: it must not be empty, contain control "+
+				"characters, or begin or end with a space", written, what)
 			continue
 		}
 		if message := ambiguous(written, name, prefix, full); message != "" {

@@ -106,7 +106,10 @@ var commonMethods = [...]string{
 // is invalid or already in the set.
 func (m *Methods) Add(name string) error {
 	upper := strings.ToUpper(name)
-	if name == "" || len(name) > 32 || strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
+	if name == "" {
+		return &SyntaxError{"method", name, 0, 0, "is empty; write GET, POST, …"}
+	}
+	if len(name) > 32 || strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
 		return &SyntaxError{"method", name, 0, len(name), "is not a method; write GET, POST, …"}
 	}
 	if !m.all() && m.has(upper) {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -89,8 +90,8 @@ func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	defer end()
 	logStart(s.parts, listeners)
 	logFirstConnection(ctx, log, first)
-	if c.Log.Format == "text" {
-		writeHints(s.lines, listeners)
+	if c.Log.Format == "text" && levels[c.Log.Level] <= slog.LevelInfo {
+		writeHints(s.lines, listeners, &c.RESP)
 	}
 	var err error
 	select {

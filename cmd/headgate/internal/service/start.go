@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
@@ -63,10 +64,13 @@ func logFirstConnection(ctx context.Context, log *slog.Logger, first <-chan erro
 	}
 }
 
-// writeHints writes an example command for each listener that has one.
-func writeHints(w io.Writer, listeners []listener) {
+// writeHints writes an example command for each listener that has one. With a password
+// or TLS, it writes none for the Redis-compatible endpoint, because the command would
+// contain a secret or need files.
+func writeHints(w io.Writer, listeners []listener, resp *config.RESP) {
 	for _, l := range listeners {
 		switch _, socket := l.ln.Addr().(*net.UnixAddr); {
+		case l.name == "resp" && (resp.Password != "" || resp.TLS.Cert != ""):
 		case l.name == "http":
 			fmt.Fprintf(w, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", scheme(l.ln), Reachable(l.ln.Addr()))
 		case l.name == "resp" && socket:

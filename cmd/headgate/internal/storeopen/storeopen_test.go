@@ -87,7 +87,7 @@ func TestOpenInvalidURL(t *testing.T) {
 		{"memory://?max_entries=99999999999", "must be 1 to 2147483647"},
 		{"memory://?max_bytes=1", "must be 65536 or more"},
 		{"memory://?max_bytes=%zz", "invalid parameters"},
-		{"redis://user:secret@", `store "redis": address: is missing; use redis://`},
+		{"redis://user:secret@", `store "redis": address: missing; use redis://`},
 		{"redis://user:secret@host?colour=blue", `store "redis": parameter "colour": unknown`},
 		{"redis://user:secret@host?namespace=" + strings.Repeat("n", 65), `store "redis": headgate: invalid policy: Namespace is 65 bytes long`},
 		{"redis+sentinel://:secret@host", `store "redis+sentinel": master name: `},
