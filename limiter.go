@@ -83,7 +83,7 @@ func (l *Limiter) AllowN(ctx context.Context, key string, cost int64) (Decision,
 	return l.apply(ctx, StoreClock, key, Take, cost)
 }
 
-// AllowAt is like [Limiter.AllowN], but uses the parameter now as the current time.
+// AllowAt is like [Limiter.AllowN] at the time now.
 func (l *Limiter) AllowAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Take, cost)
 }
@@ -98,7 +98,7 @@ func (l *Limiter) PeekN(ctx context.Context, key string, cost int64) (Decision, 
 	return l.apply(ctx, StoreClock, key, Peek, cost)
 }
 
-// PeekAt is like [Limiter.PeekN], but uses the parameter now as the current time.
+// PeekAt is like [Limiter.PeekN] at the time now.
 func (l *Limiter) PeekAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Peek, cost)
 }
@@ -115,7 +115,7 @@ func (l *Limiter) RefundN(ctx context.Context, key string, cost int64) (Decision
 	return l.apply(ctx, StoreClock, key, Refund, cost)
 }
 
-// RefundAt is like [Limiter.RefundN], but uses the parameter now as the current time.
+// RefundAt is like [Limiter.RefundN] at the time now.
 func (l *Limiter) RefundAt(ctx context.Context, now time.Time, key string, cost int64) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Refund, cost)
 }
@@ -126,7 +126,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) (Decision, error) {
 	return l.apply(ctx, StoreClock, key, Reset, 0)
 }
 
-// ResetAt is like [Limiter.Reset], but uses the parameter now as the current time.
+// ResetAt is like [Limiter.Reset] at the time now.
 func (l *Limiter) ResetAt(ctx context.Context, now time.Time, key string) (Decision, error) {
 	return l.apply(ctx, InstantOf(now), key, Reset, 0)
 }

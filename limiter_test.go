@@ -251,7 +251,7 @@ func TestAllowAllRejectsInvalidChecks(t *testing.T) {
 		{"too many", slices.Repeat([]headgate.Check{check}, headgate.MaxLimits+1), headgate.ErrInvalidPolicy, "33 checks"},
 		{"no limiter", []headgate.Check{{Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 1"},
 		{"no second limiter", []headgate.Check{check, {Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 2"},
-		{"two stores", []headgate.Check{check, {Limiter: elsewhere, Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 2 uses another store than check 1"},
+		{"two stores", []headgate.Check{check, {Limiter: elsewhere, Key: "key", Cost: 1}}, headgate.ErrInvalidPolicy, "check 2 does not use the same store as check 1"},
 		{"a negative cost", []headgate.Check{check, {Limiter: l, Key: "key", Cost: -1}}, headgate.ErrInvalidCost, "-1"},
 	} {
 		for verb, call := range map[string]func() (headgate.Decision, error){

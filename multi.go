@@ -27,7 +27,7 @@ func AllowAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, false)
 }
 
-// AllowAllAt is like [AllowAll], but uses the parameter now as the current time.
+// AllowAllAt is like [AllowAll] at the time now.
 func AllowAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
 	return applyAll(ctx, InstantOf(now), checks, false)
 }
@@ -37,7 +37,7 @@ func PeekAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, true)
 }
 
-// PeekAllAt is like [PeekAll], but uses the parameter now as the current time.
+// PeekAllAt is like [PeekAll] at the time now.
 func PeekAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, error) {
 	return applyAll(ctx, InstantOf(now), checks, true)
 }
@@ -66,7 +66,7 @@ func opsOf(now Instant, checks []Check) ([]Op, error) {
 			return nil, fmt.Errorf("%w: check %d has no limiter", ErrInvalidPolicy, i+1)
 		}
 		if c.Limiter.store != checks[0].Limiter.store {
-			return nil, fmt.Errorf("%w: check %d uses another store than check 1; all checks must use the same store", ErrInvalidPolicy, i+1)
+			return nil, fmt.Errorf("%w: check %d does not use the same store as check 1; all checks must use one store", ErrInvalidPolicy, i+1)
 		}
 		if err := checkRequest(now, c.Cost); err != nil {
 			return nil, err

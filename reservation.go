@@ -25,7 +25,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, cost int64, maxDelay 
 	return l.reserveObserved(ctx, StoreClock, key, cost, maxDelay)
 }
 
-// ReserveAt is like [Limiter.Reserve], but uses the parameter now as the current time.
+// ReserveAt is like [Limiter.Reserve] at the time now.
 func (l *Limiter) ReserveAt(
 	ctx context.Context, now time.Time, key string, cost int64, maxDelay time.Duration,
 ) (*Reservation, error) {
@@ -79,8 +79,7 @@ func (r *Reservation) Decision() Decision { return r.decision }
 // call has an effect.
 func (r *Reservation) Cancel(ctx context.Context) error { return r.cancel(ctx, StoreClock) }
 
-// CancelAt is like [Reservation.Cancel], but uses the parameter now as the current
-// time.
+// CancelAt is like [Reservation.Cancel] at the time now.
 func (r *Reservation) CancelAt(ctx context.Context, now time.Time) error {
 	return r.cancel(ctx, InstantOf(now))
 }

@@ -112,15 +112,16 @@ type LogStepper interface {
 	Answer(log *Log, t, asked int64, allowed bool) headgate.Decision
 	// Refund refunds n units, beginning with the newest.
 	Refund(log *Log, t, n int64)
-	// Undo refunds n units of a take. The parameter at is the instant of the log's
-	// newest entry just after that take. Units that have since moved to another instant
+	// Undo refunds n units of a take. at is the instant of the log's newest entry just
+	// after that take. Units that have since moved to another instant
 	// stay spent.
 	Undo(log *Log, at, n int64)
-	// ResetAt is like ResetAt of [Stepper].
+	// ResetAt returns the first instant at which the log is unused again, as
+	// [Stepper.ResetAt] does for a state.
 	ResetAt(log *Log) int64
-	// Spacing is like Spacing of [Stepper].
+	// Spacing returns the same lower bound as [Stepper.Spacing].
 	Spacing(n int64) int64
-	// Params is like Params of [Stepper].
+	// Params returns the same numbers as [Stepper.Params].
 	Params() []int64
 }
 

@@ -96,7 +96,7 @@ func (o *Options) validate() error {
 	case o.TrustedHops < 0 || o.TrustedHops > maxEntries:
 		return fmt.Errorf("%w: TrustedHops is %d; must be 0 to %d", ErrInvalidOptions, o.TrustedHops, maxEntries)
 	case o.TrustedHops > 0 && len(o.TrustedProxies) > 0:
-		return fmt.Errorf("%w: TrustedProxies and TrustedHops are both set; set only one (networks are safer)", ErrInvalidOptions)
+		return fmt.Errorf("%w: TrustedProxies and TrustedHops are both set; set only one (TrustedProxies is safer)", ErrInvalidOptions)
 	case o.Header != "" && !isToken(o.Header):
 		return fmt.Errorf("%w: Header is %q; must be a valid header field name", ErrInvalidOptions, o.Header)
 	}

@@ -8,7 +8,6 @@ import (
 // cutLastForwarded cuts the last element off a line of the field Forwarded. It searches
 // for quotes from the right, because a client may have written the left part of the
 // line. A quote that the client opens and does not close, as in
-// client opens and does not close, as in
 //
 //	for=192.0.2.1;by=", for=203.0.113.9
 //

@@ -28,7 +28,7 @@ func newBudget(length time.Duration) budget {
 	return budget{length: length, width: min(length/50, time.Millisecond), current: new(atomic.Pointer[slot])}
 }
 
-// at returns the slot for a call that starts at the time given by the parameter now.
+// at returns the slot for a call that starts at the time now.
 // Concurrent callers that find an expired slot may each create a new one; the last one
 // is kept.
 func (b *budget) at(now time.Time) *slot {

@@ -45,9 +45,9 @@
 // A refund is made in the store that decides at that moment, the inner or the local
 // one, and refunds at most what was spent there. This module's middleware instead
 // refunds in the store that granted the units, and a reservation is canceled in the
-// store that made it. If that is the inner store and it is unavailable, the units stay
-// spent. The inner store may have spent the units of a request that timed out, so such
-// a request may be charged in both stores.
+// store that made it. If the units were spent in the inner store, and it is unavailable
+// now, they stay spent. The inner store may have spent the units of a request that
+// timed out, so such a request may be charged in both stores.
 package fallback
 
 import (
@@ -77,11 +77,14 @@ type Options struct {
 	// at most a fiftieth of the budget.
 	//
 	// If the caller's deadline is before the end of the budget, the call to the inner
-	// store gets three quarters of the remaining time, so that the failure mode can be
-	// applied before the deadline. If that is less than half of the budget and the
-	// store does not reply in this time, the timeout is not counted as a failure.
-	// Instead the request is repeated in the background. A caller whose context has no
-	// deadline and is canceled waits until the inner store returns or the budget ends.
+	// store gets only three quarters of the remaining time. The failure mode can then be
+	// applied before the deadline. If these three quarters are less than half of the
+	// budget, a timeout is not counted as a failure, because it does not show that the
+	// store is unhealthy. Instead, the request is repeated in the background with the
+	// whole budget.
+	//
+	// A caller whose context has no deadline and is canceled waits until the inner store
+	// returns or the budget ends.
 	Budget time.Duration
 
 	// Local is the store that decides for rules with the failure mode local, for

@@ -263,8 +263,8 @@ func (r *report) draftReset() int64 {
 	return clamp(r.limit.window(r.Decision))
 }
 
-// limitText returns the limit's capacity in decimal. A decision by the failure mode may
-// apply a share of the limit; then it is the capacity of the share.
+// limitText returns the capacity of the limit in decimal. If the failure mode applied
+// only a share of the limit, limitText returns the capacity of the share.
 func (r *report) limitText() string {
 	if r.Decision.Limit == r.Capacity {
 		return r.capacityText
@@ -304,8 +304,8 @@ func (fw *fieldWriter) writeX(text *strings.Builder, w *Writer, rep *report) {
 	fw.h[xResourceKey] = rep.resource
 }
 
-// reset returns the value of X-RateLimit-Reset: the time when the limit is full again
-// and, after a denial, the request is allowed. It is in seconds, rounded up.
+// reset returns the value of X-RateLimit-Reset: the time when all units are available
+// again and, after a denial, the request is allowed. It is in seconds, rounded up.
 func (r *report) reset(form resetForm) int64 {
 	wait := max(0, r.ResetAfter)
 	if form == resetDelta {

@@ -31,7 +31,7 @@
 //
 // An allowed request under one limit in memory takes about a third of a microsecond and
 // two allocations, including the header fields of any dialect. One allocation is for
-// the text of the fields (and of the key, if that is not part of a string in the
+// the text of the fields (and of the key, if the key is not part of a string in the
 // request), the other for the list of their values. With an IPv4 address as key and
 // without header fields, there is no allocation. A request that is skipped, or to which
 // no charge applies, allocates nothing. Keys that must be hashed or escaped, several

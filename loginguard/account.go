@@ -106,8 +106,8 @@ type rereadBody struct {
 }
 
 // singleAccount returns the account in values, or an empty string if there is none.
-// Several different accounts are an error: the handler might use a different one than
-// the guard, and attackers could then have their guesses charged to an invented
+// Several different accounts are an error: the handler and the guard might use
+// different ones, and attackers could then have their guesses charged to an invented
 // account.
 func (g *Guard) singleAccount(values []string) (string, error) {
 	found, normal := "", ""

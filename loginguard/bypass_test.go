@@ -38,8 +38,8 @@ func TestDisconnectIsNotSuccess(t *testing.T) {
 	}
 }
 
-// A GET request with an account in its URL makes no pair known if its success is judged
-// by status only.
+// A GET request with an account in its URL marks no pair as known if its success is
+// judged by status only.
 func TestSafeMethodsMakeNoPairKnown(t *testing.T) {
 	t.Parallel()
 	h := &eventRecorder{}
@@ -117,7 +117,8 @@ func TestNestedGuards(t *testing.T) {
 	}
 }
 
-// A success without an account means that the guard reads another field than the handler.
+// A success without an account means that the guard reads a different field from the
+// handler.
 func TestWarnsAboutSuccessWithoutAccount(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

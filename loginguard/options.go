@@ -78,7 +78,7 @@ type Options struct {
 	// Outcome returns the outcome of an attempt that the handler did not report with
 	// [Failed] or [Succeeded]. nil means [ByStatus] with two restrictions. For each
 	// account, at most 20 successes are accepted in a burst, then 20 per hour. A
-	// success of a GET, HEAD, OPTIONS or TRACE request makes no pair known.
+	// success of a GET, HEAD, OPTIONS or TRACE request does not mark a pair as known.
 	Outcome func(status int, header http.Header) Outcome
 
 	// DeniedHandler writes the response to a denied attempt; Retry-After and

@@ -112,7 +112,7 @@ func (gr *guardedRequest) serve(next http.Handler, r *http.Request) {
 	defer func() { gr.finish(r, returned) }()
 	next.ServeHTTP(&gr.recorder, r.WithContext(context.WithValue(r.Context(), requestKey{}, gr)))
 	if r.Context().Err() == nil {
-		// as net/http does if a handler has written nothing
+		// net/http sends this status if a handler has written nothing.
 		gr.recorder.Begin(http.StatusOK)
 	} // otherwise the client has disconnected and the outcome is unknown
 	returned = true
@@ -126,7 +126,8 @@ func (gr *guardedRequest) finish(r *http.Request, returned bool) {
 	switch outcome {
 	case Success:
 		if !certain && isSafeMethod(r.Method) {
-			// viewing a page that has an account in its URL makes no pair known
+			// A page view is not a login, even if its URL contains an account: do not
+			// mark the pair of account and address as known.
 			gr.attempt.unmarkedParts = 0
 		}
 		ctx, done := turn.Detached(r.Context())
@@ -140,8 +141,8 @@ func (gr *guardedRequest) finish(r *http.Request, returned bool) {
 	}
 }
 
-// isSafeMethod reports whether HTTP defines a method as safe. A request with a safe
-// method that is judged a success by its status makes no pair known.
+// isSafeMethod reports whether HTTP defines a method as safe. If a request with a safe
+// method is judged a success by its status, its pair is not marked as known.
 func isSafeMethod(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions || method == http.MethodTrace
 }

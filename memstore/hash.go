@@ -58,7 +58,7 @@ func (d digest) nonEmpty() digest {
 	return d
 }
 
-// derive returns the secret of a scope.
+// derive derives the hash key of a scope from k.
 func (k hashKey) derive(scope string) hashKey {
 	d := k.sum(scope)
 	return hashKey{k0: d.hi, k1: d.lo}

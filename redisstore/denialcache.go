@@ -118,12 +118,12 @@ func (d *denialCache) put(next *denial) {
 	}
 }
 
-// merge returns the denial to store after the result k. The parameter known is the
-// current denial of the entry; a result of nil means that known stays. k is stored if
-// it has a later instant or another key than known. Otherwise an invalid known stays.
-// If k is by another rule than known, or if the operation of k did not only spend
-// units, the order of the two is unknown, and merge returns an invalid denial.
-// Otherwise k is stored if it is valid and has the same instant as known.
+// merge returns the denial to store in an entry after the result k. known is the denial
+// that the entry has now; if merge returns nil, known stays. If k is for a different key
+// or has a later instant than known, k is stored. Otherwise an invalid known stays. If
+// the two are of different rules, or if the operation of k did not only spend units,
+// their order is unknown, and merge returns an invalid denial. In all other cases, k is
+// stored if it is valid and has the same instant as known.
 func (k *denial) merge(known *denial) *denial {
 	switch {
 	case known == nil || known.redisKey != k.redisKey || known.timestamp.t < k.timestamp.t:

@@ -28,8 +28,8 @@ func newGuideRule(r *rule, l headgate.Limit) *guideRule {
 // CanReserve returns false, because the layout cannot store reservations.
 func (g *guideRule) CanReserve() bool { return false }
 
-// Reserve is not supported: the scripts that share the bucket do not allow a negative
-// balance.
+// Reserve is not supported, because a reservation needs a negative balance. The scripts
+// of the Redis guides, which share the bucket, do not allow one.
 func (g *guideRule) Reserve(context.Context, headgate.Instant, string, int64, time.Duration) (headgate.Decision, headgate.ReservationToken, error) {
 	return headgate.Decision{}, headgate.ReservationToken{}, errGuideCannotReserve("reserve")
 }

@@ -33,7 +33,7 @@ const (
 // len returns the number of distinct keys.
 func (t *keyTable) len() int { return len(t.names) }
 
-// bytes returns the memory of the table, in bytes.
+// bytes returns the number of bytes of memory that the table uses.
 func (t *keyTable) bytes() int64 {
 	return t.held + int64(cap(t.names))*16 + int64(cap(t.hashes))*8 + int64(len(t.slots))*8
 }

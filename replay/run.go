@@ -35,7 +35,7 @@ func (r *run) add(p *piece) {
 	r.held += int64(len(block))*recordSize + blockSize
 }
 
-// bytes returns the memory of the run, in bytes.
+// bytes returns the number of bytes of memory that the run uses.
 func (r *run) bytes() int64 { return r.held + r.keys.bytes() }
 
 // cursors returns one cursor for each block, in input order.

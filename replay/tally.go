@@ -48,7 +48,7 @@ func (t *tally) number(hash uint64, key string) uint32 {
 	return n
 }
 
-// bytes returns the memory of the counts and keys, in bytes. It does not include the
+// bytes returns the number of bytes of memory that the counts and keys use, without the
 // sketches.
 func (t *tally) bytes() int64 {
 	return t.keys.bytes() + int64(cap(t.requests)+cap(t.denied))*8

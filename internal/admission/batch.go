@@ -47,13 +47,13 @@ func (b *Batch) Reset() {
 	b.anyQueue, b.hasTime, b.reserved = false, false, false
 }
 
-// MarkTaken records the time of the operations: the parameter now. Take calls it for a
+// MarkTaken records now as the time of the operations. Take calls it for a
 // batch with a queue. For any other batch that may be released, call it before Take.
 // Otherwise [Batch.Release] assumes that the units were just spent, and refunds them
 // even if they have become available again.
 func (b *Batch) MarkTaken(now headgate.Instant) { b.hasTime, b.now, b.taken = true, now, time.Now() }
 
-// Take applies all operations at the time given by the parameter now, and sets the
+// Take applies all operations at the time now, and sets the
 // decisions. A single operation on a queue is made as a reservation, so that Release
 // can cancel it; the decision is the same as for a plain take. Take normally makes one
 // store operation and allocates nothing. If the local fallback makes the reservation,

@@ -178,9 +178,9 @@ func (k *Key[R]) resolve(n, zero *node[R]) (*node[R], error) {
 	return whole, nil
 }
 
-// leaf returns n, a part without sub-parts, and adds its name to k.leaves. From the
-// second function on, the name of a function gets its number as a suffix, so that names
-// are unique.
+// leaf returns n, a part without sub-parts, and adds its name to k.leaves. If n is a
+// function and k already has one, leaf instead uses a copy of n with a number appended
+// to the name, such as name:2, so that names are unique.
 func (k *Key[R]) leaf(n *node[R]) *node[R] {
 	if n.kind == funcKind {
 		if k.funcs = append(k.funcs, n); len(k.funcs) > 1 {

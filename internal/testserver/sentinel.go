@@ -161,7 +161,7 @@ func (s *RedisSentinel) checkPeers(sentinel *RedisServer) error {
 			}
 		}
 		if least > 0 {
-			return fmt.Errorf("%d of its %s are missing", least, list)
+			return fmt.Errorf("SENTINEL %s lists too few running nodes: %d are missing", list, least)
 		}
 	}
 	return nil

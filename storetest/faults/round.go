@@ -20,8 +20,9 @@ const (
 	window = 3_600_000_000
 )
 
-// strides are the maximum steps, in µs, by which the instant advances from one
-// operation to the next: none, a small one, and one that is enough to refill units.
+// strides are the maximum steps, in µs, between the instants of two operations. The
+// keys use them in turn: half of the keys no step, the others up to 1 s, or up to 20 s,
+// in which units are refilled.
 var strides = []int64{0, 0, 1_000_000, 20_000_000}
 
 const (
@@ -62,7 +63,7 @@ func (r *run) runAll() error {
 		r.histories += r.suite.Keys
 	}
 	if int(r.undecided.Load()) == r.histories {
-		return fmt.Errorf("none of %d histories was decided within %v", r.histories, checkTimeout)
+		return fmt.Errorf("linearizability check of all %d histories timed out after %v each", r.histories, checkTimeout)
 	}
 	if noticed := r.counts.Unknown + r.counts.Failed; r.fault.MustFail && noticed == 0 {
 		return errors.New("no operation failed or has an unknown outcome: the fault had no effect")

@@ -49,7 +49,7 @@ var loads = []load{{"1 connection, sequential requests", 1, 1}, {"32 connections
 
 func (s settings) measure() (err error) {
 	if s.rounds < 1 || s.turnTime < time.Second {
-		return fmt.Errorf("-rounds is %d, must be 1 or more; -time is %v, must be 1s or more", s.rounds, s.turnTime)
+		return fmt.Errorf("-rounds is %d and -time is %v; must be at least 1 and 1s", s.rounds, s.turnTime)
 	}
 	site, err := open(s.headgate, s.file)
 	if err != nil {

@@ -91,7 +91,9 @@ func (b *outageBound) Cancel(
 	return b.Bound.Cancel(ctx, now, key, cost, m)
 }
 
-// Run runs all scenarios of the table with a package.
+// Run tests the package that c describes with all scenarios of the table. It skips
+// scenarios that need several policies, or one operation for all of them, if the
+// package does not support that.
 func Run(t *testing.T, c Caller) {
 	t.Helper()
 	all, err := scenarios()

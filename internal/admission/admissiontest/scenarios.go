@@ -28,10 +28,10 @@ type scenario struct {
 }
 
 // request is one request of a scenario. The fields are times since the start; 0 in
-// leaves or deadline means none.
+// leaves or deadline means none. The request is expected to proceed at the time ahead.
 type request struct{ arrives, leaves, deadline, ahead time.Duration }
 
-// never is the value of ahead for a request that does not proceed.
+// never is the value of request.ahead if the request is never allowed to proceed.
 const never = -time.Millisecond
 
 // scenarios parses the table of scenarios.

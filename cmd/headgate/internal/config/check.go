@@ -146,7 +146,7 @@ func routesOf(from []Route) []routing.Route {
 	for i, r := range from {
 		routes[i] = routing.Route{Host: r.Match.Host, Path: r.Match.Path, Policies: r.Policies}
 		for _, m := range r.Match.Method {
-			_ = routes[i].Methods.Add(string(m)) // checkRoute has refused duplicates
+			_ = routes[i].Methods.Add(string(m)) // checkRoute has rejected duplicates
 		}
 	}
 	return routes

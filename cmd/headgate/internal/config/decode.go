@@ -20,7 +20,7 @@ type decoder struct {
 	errs   Errors
 }
 
-// fail records an error. The parameter shape is whether the JSON Schema refuses the
+// fail records an error. The parameter shape is whether the JSON Schema rejects the
 // file, too.
 func (d *decoder) fail(p position, path string, shape bool, format string, args ...any) {
 	d.errs = append(d.errs, &Error{

@@ -22,7 +22,7 @@ type Error struct {
 	Column  int    // column in characters, from 1
 	Path    string // path of the value, such as policies.login.limits[0]; may be empty
 	Message string // the error and the accepted values
-	shape   bool   // whether the JSON Schema refuses the file, too
+	shape   bool   // whether the JSON Schema rejects the file, too
 }
 
 // Error returns “headgate.yaml:4:18: policies.login.limits[0]: …”.

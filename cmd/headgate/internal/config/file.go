@@ -4,7 +4,7 @@
 // The Go types in this package define the format. The decoder, the JSON Schema for
 // editors, the flags and the variables are derived from these types. Errors have file,
 // line and column, and all errors are reported together. A file with an error is
-// refused as a whole.
+// rejected as a whole.
 package config
 
 import (
@@ -17,12 +17,14 @@ import (
 )
 
 // File is a configuration file. Every field except Policies and Routes is a setting.
-// The flag of a setting is its path in the file with "-" instead of "." and "_"; its
-// variable is the flag in upper case with "_" instead of "-", after HEADGATE_. Struct
-// tags define the accepted values (see leaf): default, range, oneof, the number of list
-// entries (count) and required. The tag alias is a second name of a key, and the tag
-// prefix is a prefix that may be omitted in the names of a mapping. The help texts are
-// in the variable helps.
+// The name of a setting's flag is the path of the setting in the file, with "-" instead
+// of "." and "_". The name of its environment variable is HEADGATE_ and the name of the
+// flag in upper case, with "_" instead of "-".
+//
+// The struct tags default, range, oneof, count (the number of list entries) and required
+// define which values are accepted; see leaf. The tag alias is a second name of a key.
+// The tag prefix is a prefix of the keys of a mapping that may be omitted. The help texts
+// are in the variable helps.
 type File struct {
 	HTTP            HTTP                  `yaml:"http"`
 	RESP            RESP                  `yaml:"resp"`

@@ -33,7 +33,7 @@ const (
 type leaf struct {
 	kind scalarKind
 	// pattern is a regular expression that matches every accepted text. It may also
-	// match texts that parse refuses. It is empty if all texts are accepted or if the
+	// match texts that parse rejects. It is empty if all texts are accepted or if the
 	// tags list the accepted values.
 	pattern     string
 	description string // description of the accepted values
@@ -162,7 +162,7 @@ func formatDuration(d time.Duration) string {
 type problem struct {
 	message string
 	offset  int  // offset in the text in bytes; negative if unknown
-	shape   bool // whether the JSON Schema refuses the text, too
+	shape   bool // whether the JSON Schema rejects the text, too
 }
 
 var patterns = func() map[reflect.Type]*regexp.Regexp {

@@ -10,8 +10,8 @@ import (
 )
 
 // Schema returns the JSON Schema (draft 2020-12) of a configuration file, for editors.
-// The schema only checks single values, so [Parse] refuses every file that the schema
-// refuses, and also files with limits out of range, unknown policies or routes that
+// The schema checks each value alone. [Parse] rejects every file that the schema
+// rejects, and also files with limits out of range, unknown policies or routes that
 // never match.
 func Schema() []byte {
 	s := schemaOf(reflect.TypeFor[File](), "", "")
@@ -84,8 +84,8 @@ func structSchema(t reflect.Type, path string) map[string]any {
 	return s
 }
 
-// aliasSchema returns a schema that refuses objects with both a key and its alias. If
-// the key is required, it also refuses objects with neither.
+// aliasSchema returns a schema that rejects objects with both a key and its alias. If
+// the key is required, it also rejects objects with neither.
 func aliasSchema(name, alias string, required bool) map[string]any {
 	if !required {
 		return map[string]any{"not": map[string]any{"required": []string{name, alias}}}

@@ -85,7 +85,6 @@ func panelDifference(seq int64, facts map[string]string, verdict, fields string,
 
 // places are the positions of the parts of the page. Requests must not move them,
 // except for what is below the table that they fill.
-// below the table that they fill.
 const places = `[...document.querySelectorAll('main > :not(#glance), .panel > *')].map((e) => {
 	const { top, left } = e.getBoundingClientRect();
 	return [e.id || e.className || e.tagName, Math.round(left), Math.round(top + scrollY)].join(' ');

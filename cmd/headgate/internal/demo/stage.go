@@ -103,7 +103,7 @@ func (st *stage) reset(ctx context.Context) (first error) {
 	return first
 }
 
-// reason returns a text about an error for the page. The text contains no addresses.
+// reason returns the error message for the page. It contains no network addresses.
 func reason(err error) string {
 	switch {
 	case errors.Is(err, headgate.ErrUnsupported):

@@ -92,7 +92,7 @@ func (p *pace) next() time.Time {
 	return p.at(p.sent)
 }
 
-// due returns how many requests are due at the time in the parameter now. If they are
+// due returns how many requests are due at the time now. If they are
 // more than maxLag late, it skips them and restarts the schedule.
 func (p *pace) due(now time.Time) int {
 	p.woken = now

@@ -204,8 +204,8 @@ func (s *ActiveConfig) MaxChecks() int { return s.maxChecks }
 func (s *ActiveConfig) Enforcement() Enforcement { return s.enforcement }
 
 // newActiveConfig binds all policies in opts. It reuses the unchanged rules of last,
-// the previous configuration (nil if there is none), because APIs identify rules by
-// their addresses.
+// the previous configuration (nil if there is none), because caches such as that of
+// package answerfields compare rules by pointer.
 func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*ActiveConfig, error) {
 	s := &ActiveConfig{
 		store:       store,

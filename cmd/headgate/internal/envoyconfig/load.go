@@ -112,7 +112,7 @@ func resolveDataLink(folder, name, data string) string {
 var errDirectory = errors.New("is a folder")
 
 // readFile reads a file. If the file has more than MaxFileBytes bytes, it returns
-// MaxFileBytes+1 zero bytes, which the caller refuses.
+// MaxFileBytes+1 zero bytes, which the caller rejects.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -123,7 +123,7 @@ func readFile(path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	case info.Size() > MaxFileBytes:
-		return make([]byte, MaxFileBytes+1), nil // the caller refuses the file because of its size
+		return make([]byte, MaxFileBytes+1), nil // the caller rejects the file because of its size
 	}
 	return os.ReadFile(path)
 }

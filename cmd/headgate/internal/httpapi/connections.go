@@ -110,7 +110,7 @@ func (c *connStates) change(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// setState changes the state of a connection to the parameter now. The state ended is
+// setState changes the state of a connection to now. The state ended is
 // final.
 func (c *connStates) setState(conn net.Conn, now int64) {
 	known, ok := c.conns.Load(conn)

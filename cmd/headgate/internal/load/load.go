@@ -92,7 +92,7 @@ type client interface {
 }
 
 // Start opens all connections, makes one call on each, and then starts the load. It
-// returns an error if the service is unreachable or refuses a call. The load ends when
+// returns an error if the service is unreachable or rejects a call. The load ends when
 // its duration has passed or ctx ends; [Run.Wait] waits for that.
 func Start(ctx context.Context, rawURL string, opts *Options) (*Run, error) {
 	r := &Run{}
@@ -144,7 +144,7 @@ func (o *Options) validate() error {
 }
 
 // openAll opens all connections and makes one call on each. If one fails, it closes all
-// of them. The first calls ensure that a service that refuses calls is reported before
+// of them. The first calls ensure that a service that rejects calls is reported before
 // the load begins, and that the time to connect is not included in the latency.
 func (r *Run) openAll(ctx context.Context) (all []client, err error) {
 	for range r.opts.Connections {

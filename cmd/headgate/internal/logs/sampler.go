@@ -15,7 +15,7 @@ type Sampler struct {
 	total      uint64 // number of suppressed lines since the start
 }
 
-// Take reports whether a line may be logged at the time given by the parameter now, in
+// Take reports whether a line may be logged at the time now, in
 // nanoseconds since any fixed time. At most perSecond lines may be logged in each
 // second. If the line may be logged, Take also returns how many lines were suppressed
 // since the last logged line.

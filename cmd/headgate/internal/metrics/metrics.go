@@ -28,8 +28,8 @@ import (
 // Others is the value of the label policy for all policies after the first maxPolicies.
 const Others = "others"
 
-// maxPolicies is the maximum number of policies that are counted separately. Policies
-// of all configurations since the start count.
+// maxPolicies is the maximum number of policies that are counted separately. The
+// maximum includes policies of earlier configurations since the start of the process.
 const maxPolicies = 10_000
 
 // everyNth is the sampling interval for durations: one in everyNth decisions is

@@ -50,7 +50,7 @@ func (t *top) init(now int64) {
 	}
 }
 
-// add counts a denial of a key. It uses the parameter now as the current time.
+// add counts a denial of a key at the time now.
 func (t *top) add(now int64, hash uint64, policy, key string, shadow bool) {
 	s := &t.shards[hash%topShards]
 	s.mu.Lock()

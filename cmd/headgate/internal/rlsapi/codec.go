@@ -119,7 +119,7 @@ func readRequest(s string, req *pb.RateLimitRequest) bool {
 }
 
 // readDescriptor decodes a descriptor and appends it to req. It returns false if the
-// descriptor has other fields than entries.
+// descriptor has fields that are not entries.
 func readDescriptor(s string, req *pb.RateLimitRequest) bool {
 	m := new(singleDescriptor)
 	m.descriptor.Entries = m.entries[:0]

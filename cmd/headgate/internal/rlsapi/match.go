@@ -79,8 +79,8 @@ func (r *requestState) appendKey(domain *envoyconfig.Domain, matched bool) {
 	for i := range r.entries {
 		value := r.entries[i].Value
 		if matched {
-			// The pattern instead of the request's value, if the rule shares one
-			// counter for all values.
+			// If the rule shares one counter for all values, this is the rule's
+			// pattern, otherwise the request's value.
 			value = r.matcher.Value(i)
 		}
 		r.keys = key.AppendEscaped(append(r.keys, '+'), r.entries[i].Key)

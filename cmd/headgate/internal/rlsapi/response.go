@@ -104,8 +104,8 @@ func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 
 // wait returns the reset time of a limit in a response. For a fixed window it is the
 // time until the window ends, in whole seconds, at least 1. For other limits, it is the
-// time until the same hits are allowed if they were denied, or else until the limit is
-// full.
+// time until the same hits are allowed if they were denied, or else until all units are
+// available again.
 func (d *descriptor) wait(l *envoyconfig.Limit, decision *headgate.Decision, now headgate.Instant) time.Duration {
 	if !l.Windows {
 		if d.verdict == over && decision.RetryAfter > 0 {

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrConfig matches, with errors.Is, every error that [Handler.Apply] returns.
-var ErrConfig = errors.New("rlsapi: configuration refused")
+var ErrConfig = errors.New("rlsapi: invalid configuration")
 
 // ruleSet is a configuration with its rules prepared for requests.
 type ruleSet struct {

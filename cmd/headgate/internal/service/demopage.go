@@ -32,7 +32,7 @@ type demoPage struct {
 	closed bool
 }
 
-// ServeHTTP serves the paths below demoPath. It refuses requests that a proxy
+// ServeHTTP serves the paths below demoPath. It rejects requests that a proxy
 // forwarded: the client may be on another machine, and one click costs the server a
 // millisecond of CPU time.
 func (p *demoPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func (p *demoPage) open() (http.Handler, error) {
 	return p.routes, nil
 }
 
-// close ends the streams of the page. Later requests are refused.
+// close ends the streams of the page. Later requests are rejected.
 func (p *demoPage) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ type envoyRules struct {
 	config  *config.Envoy
 	handler *rlsapi.Handler
 	log     *slog.Logger
-	refused atomic.Bool // whether the last configuration was refused
+	refused atomic.Bool // whether the last configuration was invalid
 	first   sync.Once
 	ready   chan struct{} // closed after the first configuration has been applied
 }
@@ -104,7 +104,7 @@ func (r *envoyRules) configured() bool {
 	}
 }
 
-// logRefused counts a refused configuration and logs each error, with the message of
+// logRefused counts an invalid configuration and logs each error, with the message of
 // envoyproxy/ratelimit and the position.
 func (r *envoyRules) logRefused(err error) {
 	if !errors.Is(err, rlsapi.ErrConfig) { // the handler has counted an ErrConfig

@@ -51,7 +51,7 @@ type Options struct {
 	Budget time.Duration
 	// Instances is the number of processes that share the store. While the store is
 	// unavailable, each process allows its share of the limit of a rule with
-	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are refused.
+	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are invalid.
 	Instances int
 	// Observer receives an event when the store becomes unavailable and when it
 	// recovers; may be nil.

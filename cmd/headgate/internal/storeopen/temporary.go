@@ -17,8 +17,8 @@ const scratchTimeout = 10 * time.Second
 
 // OpenTemporary opens a temporary store in a random namespace, whose data is removed
 // when the store is closed. The store has no fallback: if a decision fails, it returns
-// an error. OpenTemporary refuses a URL that sets a namespace or a layout, because that
-// namespace may contain other data.
+// an error. OpenTemporary returns an error for a URL that sets a namespace or a layout,
+// because that namespace may contain other data.
 func OpenTemporary(rawURL string) (headgate.Store, error) {
 	if !Networked(rawURL) {
 		return openBare(rawURL, "")
