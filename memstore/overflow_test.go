@@ -275,3 +275,33 @@ func TestOptionsValidate(t *testing.T) {
 		}
 	}
 }
+
+// TestOverflowedCountsRequestsWithSeveralLimits floods a full store with keys used once,
+// under one limit and under two. A key that was never used is denied only because it
+// shares an overflow bucket or log, so every such denial must be counted.
+func TestOverflowedCountsRequestsWithSeveralLimits(t *testing.T) {
+	for _, a := range names() {
+		for _, limits := range [][]string{{"5/1h"}, {"5/1h", "20/24h"}} {
+			t.Run(fmt.Sprint(a, limits), func(t *testing.T) {
+				s := memstore.New(&memstore.Options{MaxEntries: 4000})
+				p := headgate.Policy{Name: "p", Algorithm: a}
+				for _, l := range limits {
+					p.Limits = append(p.Limits, headgate.MustParseLimit(l))
+				}
+				l, err := headgate.New(s, p, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				denied := uint64(0)
+				for i := range atLeast(10_000, 50_000) {
+					if !allow(t, l, start+headgate.Instant(i), fmt.Sprint("flood", i), 1).Allowed {
+						denied++
+					}
+				}
+				if got := s.Stats().Overflowed; denied == 0 || got < denied {
+					t.Errorf("counted decisions on overflow buckets and logs: got %d want at least the %d denials", got, denied)
+				}
+			})
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 )
 
 // Every test in this file is a regression test for a fixed bug.
@@ -204,5 +205,45 @@ func TestExpiredKeysDoNotPreventRelocation(t *testing.T) {
 		if st.Overflowed > before.Overflowed {
 			t.Errorf("%s: %d keys in a store sized for %d: %d decisions on overflow buckets, the first at key %d (before: %+v)", kind, n, n, st.Overflowed-before.Overflowed, first, before)
 		}
+	}
+}
+
+// TestCommitOfInstantComparesOtherFields changes the other fields of a slot 256 times at
+// one instant, after which the version is the same again. A commit that changes the
+// instant alone must not succeed on the state that was read before.
+func TestCommitOfInstantComparesOtherFields(t *testing.T) {
+	d := digest{5, 6}
+	var s slot
+	at := func(a, b int64) words { return pack(algo.State{A: a, B: b, C: 1}, a) }
+	s.assign(d, words{}, at(10, 1))
+	seen, _ := s.read(d) // a goroutine is descheduled here
+	for b := range int64(256) {
+		now, _ := s.read(d)
+		if !s.commit(now, at(10, 2+b)) {
+			t.Fatal("commit without contention: got false want true")
+		}
+	}
+	if s.commit(seen, at(11, 1)) {
+		now, _ := s.read(d)
+		t.Errorf("commit of the instant alone, after 256 changes: got true and %+v want false", now.state())
+	}
+}
+
+// TestCommitOfInstantIncrementsVersion changes the instant alone, to another one and to
+// the first one again. A commit of the state that was read before must fail.
+func TestCommitOfInstantIncrementsVersion(t *testing.T) {
+	d := digest{5, 6}
+	var s slot
+	at := func(a int64) words { return pack(algo.State{A: a, C: 1}, a) }
+	s.assign(d, words{}, at(10))
+	seen, _ := s.read(d)
+	for _, a := range []int64{11, 10} {
+		now, _ := s.read(d)
+		if !s.commit(now, at(a)) {
+			t.Fatal("commit without contention: got false want true")
+		}
+	}
+	if s.commit(seen, at(12)) {
+		t.Error("commit after two changes of the instant: got true want false")
 	}
 }

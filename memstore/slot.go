@@ -15,9 +15,9 @@ import (
 //	at   A (53 bits) · TTL, high part (2) · version (8) · locked (1)
 //	rest B (30 bits) · C (30) · TTL, low part (4)
 //
-// A writer that changes more than A takes the lock bit and increments the version. A
-// reader that finds the same value of at before and after reading the other fields has
-// therefore read one state of one key. A change of A alone (by a token bucket
+// Every write increments the version. A writer that changes more than A also takes the
+// lock bit. A reader that finds the same value of at before and after reading the other
+// fields has therefore read one state of one key. A change of A alone (by a token bucket
 // whose units each take a whole number of microseconds) is one compare-and-swap.
 //
 // The TTL is the time after A, in µs, during which the state may affect a decision,
@@ -97,10 +97,11 @@ func (s *slot) read(d digest) (words, bool) {
 }
 
 // commit replaces the state seen, which read has returned, with next. It returns false
-// and changes nothing if another goroutine has changed the slot since the read.
+// and changes nothing if another goroutine has changed the slot since the read. A change
+// of A alone does not take the lock bit, so it compares rest before it swaps at.
 func (s *slot) commit(seen, next words) bool {
 	if next.rest == seen.rest {
-		return s.at.CompareAndSwap(seen.at, next.at|seen.at&versions)
+		return s.rest.Load() == seen.rest && s.at.CompareAndSwap(seen.at, seen.next(next))
 	}
 	if !s.lock(seen) {
 		return false
@@ -108,6 +109,10 @@ func (s *slot) commit(seen, next words) bool {
 	s.unlock(seen, next)
 	return true
 }
+
+// next returns the value of at that replaces w with the words to write: the version is
+// incremented and the lock bit is clear.
+func (w words) next(write words) uint64 { return write.at | (w.at+versionOne)&versions }
 
 // lock takes the lock bit, without waiting, if the slot has not changed since seen was
 // read. The version wraps after 256 changes, so at may be equal although the slot has
@@ -138,7 +143,7 @@ func (s *slot) lockWait(d digest) words {
 // unlock writes the state of a locked slot and clears the lock bit.
 func (s *slot) unlock(seen, next words) {
 	s.rest.Store(next.rest)
-	s.at.Store(next.at | (seen.at+versionOne)&versions)
+	s.at.Store(seen.next(next))
 }
 
 // assign writes a new key and state to a locked slot and unlocks it.

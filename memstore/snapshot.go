@@ -141,7 +141,8 @@ func (w *snapshotWriter) finish(to io.Writer) error {
 // again if it has the same name as before. The options may differ from those of the
 // original store. If the state does not fit in the new bounds, Restore returns
 // [headgate.ErrStoreFull], because dropping part of the state would forget spent units.
-// For incomplete or invalid input it returns [ErrSnapshot].
+// For incomplete or invalid input, for example a sliding log that no sequence of
+// requests can produce, it returns [ErrSnapshot].
 func Restore(r io.Reader, opts *Options) (*Store, error) {
 	in := &snapshotReader{buf: bufio.NewReaderSize(r, 1<<16), crc: crc32.New(crc32.MakeTable(crc32.Castagnoli))}
 	in.magic()
@@ -248,26 +249,26 @@ func (sh *shard) restoreAt(index uint64, d digest, w words) error {
 func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 	d := digest{in.number(), in.number()}
 	resetAt, entries := int64(in.number()), in.number()
+	if in.err != nil {
+		return in.err
+	}
 	if kind == recordOverflowLog && entries > firstEntries {
 		return fmt.Errorf("%w: an overflow record of a sliding log has %d entries; the maximum is %d", ErrSnapshot, entries, firstEntries)
 	}
-	sh := s.logs.shard(d)
-	var k *keyLog
-	if kind == recordOverflowLog {
-		s.logs.overflowUsed.Store(true)
-		k = s.logs.createOverflow(d, 0)
-	} else {
-		k = s.logs.create(sh, d, 0)
+	k, err := s.createRestoredLog(d, kind)
+	if err != nil {
+		return err
 	}
-	if k == nil {
-		return errFull()
-	}
-	k.resetAt = resetAt
+	newest := int64(-1)
 	for range entries {
 		at, units := int64(in.number()), int64(in.number())
 		if in.err != nil {
 			return in.err
 		}
+		if err := checkLogEntry(newest, at, units, k.log.Counted()); err != nil {
+			return err
+		}
+		newest = at
 		before := k.log.Cap()
 		k.log.Append(at, units)
 		if grown := k.log.Cap() - max(before, firstEntries); grown > 0 && kind == recordLog {
@@ -275,6 +276,45 @@ func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 				return errFull()
 			}
 		}
+	}
+	if resetAt <= newest || resetAt > int64(headgate.MaxInstant)+headgate.MaxPeriod.Microseconds() {
+		return fmt.Errorf("%w: a sliding log expires at %d; must be after its newest entry and at most one period of 366 days after the latest instant", ErrSnapshot, resetAt)
+	}
+	k.resetAt = resetAt
+	return nil
+}
+
+// createRestoredLog returns an empty log for a record of the given kind. The digest d
+// must not have a log of this kind yet.
+func (s *Store) createRestoredLog(d digest, kind uint64) (*keyLog, error) {
+	sh := s.logs.shard(d)
+	if kind == recordOverflowLog {
+		sh = &s.logs.overflow
+		s.logs.overflowUsed.Store(true)
+	}
+	if sh.keys[d] != nil {
+		return nil, fmt.Errorf("%w: a sliding log occurs twice", ErrSnapshot)
+	}
+	var k *keyLog
+	if kind == recordOverflowLog {
+		k = s.logs.createOverflow(d, 0)
+	} else {
+		k = s.logs.create(sh, d, 0)
+	}
+	if k == nil {
+		return nil, errFull()
+	}
+	return k, nil
+}
+
+// checkLogEntry returns an error for an entry that no log can contain. The parameter
+// newest is the instant of the previous entry and counted the number of units so far.
+func checkLogEntry(newest, at, units, counted int64) error {
+	switch {
+	case at <= newest || at > int64(headgate.MaxInstant):
+		return fmt.Errorf("%w: a sliding log has an entry at %d after one at %d; instants must increase and be at most %d", ErrSnapshot, at, newest, headgate.MaxInstant)
+	case units < 1 || units > headgate.MaxUnits-counted:
+		return fmt.Errorf("%w: a sliding log has an entry of %d units after %d units; must be at least 1, and at most %d together", ErrSnapshot, units, counted, headgate.MaxUnits)
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package memstore_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"testing"
 	"testing/iotest"
@@ -151,4 +153,52 @@ func TestSnapshotAtInvalidTime(t *testing.T) {
 			t.Errorf("%v: got error %v want ErrInvalidInstant", at, err)
 		}
 	}
+}
+
+// TestRestoreRejectsImpossibleLogs writes snapshots with valid checksums and with logs
+// that no sequence of requests can produce.
+func TestRestoreRejectsImpossibleLogs(t *testing.T) {
+	const first, later, expires = int64(start), int64(start + 10), int64(start + 3_600_000_000)
+	latest := int64(headgate.MaxInstant)
+	for _, c := range []struct {
+		name    string
+		records [][]int64 // after the digest: the expiry, the number of entries, and the entries
+		valid   bool
+	}{
+		{"a log", [][]int64{{expires, 2, first, 3, later, 2}}, true},
+		{"an empty log", [][]int64{{expires, 0}}, true},
+		{"the latest instant", [][]int64{{latest + 1000, 1, latest, 1}}, true},
+		{"a negative number of units", [][]int64{{expires, 1, first, -1000}}, false},
+		{"no units", [][]int64{{expires, 2, first, 3, later, 0}}, false},
+		{"more units than any limit", [][]int64{{expires, 2, first, headgate.MaxUnits, later, 1}}, false},
+		{"units that overflow", [][]int64{{expires, 2, first, 1, later, 1<<63 - 1}}, false},
+		{"instants in reverse order", [][]int64{{expires, 2, later, 3, first, 2}}, false},
+		{"an instant twice", [][]int64{{expires, 2, first, 3, first, 2}}, false},
+		{"a negative instant", [][]int64{{expires, 1, -5, 1}}, false},
+		{"an instant that is too late", [][]int64{{latest + 1000, 1, latest + 1, 1}}, false},
+		{"expired before its newest entry", [][]int64{{later, 2, first, 3, later, 2}}, false},
+		{"no expiry", [][]int64{{1<<63 - 1, 1, first, 1}}, false},
+		{"a key twice", [][]int64{{expires, 1, first, 3}, {expires, 1, first, 1}}, false},
+	} {
+		for kind, name := range map[int64]string{4: "log", 5: "overflow log"} {
+			var body []int64
+			for _, r := range c.records {
+				body = append(body, append([]int64{kind, 7, 8}, r...)...)
+			}
+			_, err := memstore.Restore(bytes.NewReader(snapshotOf(body)), nil)
+			if c.valid && err != nil || !c.valid && !errors.Is(err, memstore.ErrSnapshot) {
+				t.Errorf("%s, %s: got %v want ErrSnapshot: %v", name, c.name, err, !c.valid)
+			}
+		}
+	}
+}
+
+// snapshotOf returns a snapshot with the given numbers as its records.
+func snapshotOf(records []int64) []byte {
+	text := []byte("headgate memstore snapshot 1\n")
+	for _, n := range append(append([]int64{1, 2}, records...), 0) {
+		text = binary.LittleEndian.AppendUint64(text, uint64(n))
+	}
+	sum := crc32.Checksum(text, crc32.MakeTable(crc32.Castagnoli))
+	return binary.LittleEndian.AppendUint64(text, uint64(sum))
 }

@@ -30,7 +30,10 @@ func (x *transaction) loadSlot(g *slotBound, t *target) error {
 		return nil
 	}
 	t.state = x.overflowState(g, t)
-	t.overflow = t.state != (algo.State{})
+	if t.state != (algo.State{}) {
+		t.overflow = true
+		x.store.overflowed.Add(1)
+	}
 	if x.peek {
 		return nil
 	}
@@ -73,7 +76,9 @@ func (x *transaction) overflowState(g *slotBound, t *target) algo.State {
 // transaction at a time does so, because it locks several shards of overflow buckets.
 func (x *transaction) loadOverflowSlot(g *slotBound, t *target) error {
 	x.lockOverflow()
-	x.store.overflowed.Add(1)
+	if !t.overflow {
+		x.store.overflowed.Add(1)
+	}
 	t.slotKey, t.overflow = g.overflowDigest(t.d), true
 	for _, other := range x.targets {
 		if other != t && other.slot != nil && other.slotKey == t.slotKey {
@@ -124,6 +129,7 @@ func (x *transaction) loadLog(g *logBound, t *target) error {
 		x.lockOverflowLogs()
 		if k := logs.overflow.active(g.overflowDigest(t.d), x.t); k != nil {
 			t.keyLog, t.logShard = k, &logs.overflow
+			x.store.overflowed.Add(1)
 		}
 	}
 	switch {

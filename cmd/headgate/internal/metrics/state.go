@@ -47,7 +47,7 @@ func (m *Metrics) Config(state func() ConfigState) {
 func (m *Metrics) Store(state func() StoreState) {
 	m.gaugeFunc("store_keys", "Keys in the memory store.", func() float64 { return float64(state().Keys) })
 	m.gaugeFunc("store_bytes", "Bytes of memory that the memory store uses for state.", func() float64 { return float64(state().Bytes) })
-	m.counterFunc("store_overflowed_total", "Decisions for new keys that shared an overflow bucket because the memory store was full.", func() float64 {
+	m.counterFunc("store_overflowed_total", "Decisions for new keys that shared an overflow bucket or log because the memory store was full.", func() float64 {
 		return float64(state().Overflowed)
 	})
 }
