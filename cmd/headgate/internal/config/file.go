@@ -80,7 +80,7 @@ type GRPC struct {
 	TLS                   TLS           `yaml:",inline" peer:"client"`
 	MaxConnections        int           `yaml:"max_connections" default:"4096" range:"1 1000000" restart:"yes"`
 	MaxStreams            int           `yaml:"max_streams" default:"1024" range:"1 1000000" restart:"yes"`
-	MaxMessageBytes       int           `yaml:"max_message_bytes" default:"65536" range:"1 16777216" restart:"yes"`
+	MaxMessageBytes       int           `yaml:"max_message_bytes" default:"4194304" range:"1 67108864" restart:"yes"`
 	MaxConnectionAge      time.Duration `yaml:"max_connection_age" default:"24h" range:"1ms 8760h" restart:"yes"`
 	MaxConnectionAgeGrace time.Duration `yaml:"max_connection_age_grace" default:"1h" range:"1ms 8760h" restart:"yes"`
 }
@@ -90,7 +90,6 @@ type Envoy struct {
 	Config          Folder         `yaml:"config" restart:"yes"`
 	MergeDomains    bool           `yaml:"merge_domains" default:"false" restart:"yes"`
 	DotFiles        bool           `yaml:"dot_files" default:"false" restart:"yes"`
-	MaxEntries      int            `yaml:"max_entries" default:"16" range:"1 128" restart:"yes"`
 	StartAnyway     bool           `yaml:"start_anyway" default:"false" restart:"yes"`
 	NeedDomains     bool           `yaml:"need_domains" default:"false" restart:"yes"`
 	Charge          ChargeMode     `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes"`

@@ -20,6 +20,11 @@ type Check struct {
 	Rule      string       // name of the configured rule that Inline is from, for logs; may be empty
 	Key       string       // key to charge; may be empty
 	Cost      int64        // cost in units; must be 0 or more
+	// Composed is true if the API composed the checks of the request from a request in
+	// its own format. MaxKeyBytes and MaxChecks then do not apply, because an error would
+	// let the client bypass its limits: the API must bound the number of checks, and the
+	// length of Key with package key. It must be the same for all checks of a request.
+	Composed bool
 }
 
 // Answer is the result of [Engine.Decide]. The zero value is ready to use. An answer
@@ -172,7 +177,7 @@ func (a *Answer) clearKeys() {
 func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	a.enforced.reset()
 	a.shadowed.reset()
-	if n := len(checks); n < 1 || n > s.maxChecks {
+	if n := len(checks); n < 1 || n > s.maxChecks && !checks[0].Composed {
 		return &CheckError{Index: -1, Field: "checks", Err: fmt.Errorf("%w: the request has %d checks; must be 1 to %d",
 			ErrInvalidRequest, n, s.maxChecks)}
 	}
@@ -187,7 +192,7 @@ func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 // resolveOne adds the rules of check c, which has index i, to a. If it returns an
 // error, field is the name of the invalid field.
 func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
-	if len(c.Key) > s.maxKeyBytes {
+	if len(c.Key) > s.maxKeyBytes && !c.Composed {
 		return "key", fmt.Errorf("%w: the key has %d bytes; must be at most %d", ErrInvalidRequest, len(c.Key), s.maxKeyBytes)
 	}
 	if c.Cost < 0 {

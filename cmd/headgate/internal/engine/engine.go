@@ -86,10 +86,11 @@ type Options struct {
 	OnStoreError headgate.OnStoreError
 	// Enforcement is whether requests can be denied; the zero value means [On].
 	Enforcement Enforcement
-	// MaxKeyBytes is the maximum length of a key, in bytes; 0 means [DefaultMaxKeyBytes].
+	// MaxKeyBytes is the maximum length of a key that a client sends, in bytes; 0 means
+	// [DefaultMaxKeyBytes]. It does not apply to keys that an API composes.
 	MaxKeyBytes int
-	// MaxChecks is the maximum number of checks in one request; 0 means
-	// [DefaultMaxChecks].
+	// MaxChecks is the maximum number of checks in one request that a client sends; 0
+	// means [DefaultMaxChecks]. It does not apply to checks that an API composes.
 	MaxChecks int
 	// Routes select the policies for an HTTP request. The engine does not use them, but
 	// stores them for the APIs that decide on HTTP requests. nil means no routes.

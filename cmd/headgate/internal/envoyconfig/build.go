@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -23,9 +24,6 @@ type ParseOptions struct {
 	// MergeDomains allows several files to define descriptors of the same domain; by
 	// default, this is an error.
 	MergeDomains bool
-	// MaxEntries is the maximum number of entries that a descriptor of a request may
-	// have; 0 means [DefaultMaxEntries].
-	MaxEntries int
 }
 
 // Parse builds a configuration from the contents of files. If files are invalid, it
@@ -38,7 +36,7 @@ func Parse(files []File, opts *ParseOptions) (*Config, error) {
 // add once for each part, and returns the errors of all parts.
 func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
 	opts = cmp.Or(opts, &ParseOptions{})
-	c := &Config{domains: make(map[string]*Domain), maxEntries: cmp.Or(opts.MaxEntries, DefaultMaxEntries)}
+	c := &Config{domains: make(map[string]*Domain)}
 	var errs Errors
 	for _, part := range parts {
 		if wrong := add(c, part, opts.MergeDomains); wrong != nil {
@@ -113,7 +111,7 @@ func (b *builder) document(root *value, merge bool) {
 		d = &Domain{name: name}
 		b.config.domains[name] = d
 	}
-	b.descriptors(&d.top, name+".", root.get("descriptors"), 1)
+	b.descriptors(&d.top, name+".", root.get("descriptors"))
 }
 
 // checkTypes records an error for the first value of a wrong type in the whole file. It
@@ -155,18 +153,18 @@ func (d *decoder) checkDescriptors(from *value) {
 
 // descriptors adds a list of descriptors as children of a node. The parameter parent is
 // the path of the node with a trailing dot.
-func (b *builder) descriptors(at *node, parent string, from *value, depth int) {
+func (b *builder) descriptors(at *node, parent string, from *value) {
 	for _, v := range b.list(from) {
 		if b.wrong != nil {
 			return
 		}
 		b.mapping(v, inDescriptor)
-		b.descriptor(at, parent, v, depth)
+		b.descriptor(at, parent, v)
 	}
 	b.warnUnreachable(at, from)
 }
 
-func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
+func (b *builder) descriptor(at *node, parent string, v *value) {
 	key, val := b.str(v.get("key")), b.str(v.get("value"))
 	if key == "" {
 		b.fail(v, "descriptor has empty key")
@@ -191,13 +189,11 @@ func (b *builder) descriptor(at *node, parent string, v *value, depth int) {
 	}
 	at.children[n.pattern] = n
 	if wild {
+		n.parts = bytes.Split([]byte(n.pattern), []byte("*"))
 		at.wildcards = append(at.wildcards, n)
 	}
-	if limit := b.config.maxEntries; depth == limit+1 {
-		b.warn(v, "descriptor never matches: requests with more than %d entries are refused", limit)
-	}
 	first := len(b.config.rules)
-	b.descriptors(n, path+".", v.get("descriptors"), depth+1)
+	b.descriptors(n, path+".", v.get("descriptors"))
 	b.markVariable(n, first)
 }
 
@@ -335,7 +331,7 @@ func (b *builder) warnUnreachable(at *node, from *value) {
 			if b.config.comparedBytes += len(w.pattern) * len(asked); w.pattern == pattern || b.config.comparedBytes > maxComparedBytes {
 				break
 			}
-			if glob(w.pattern, []byte(asked)) {
+			if glob(w.parts, []byte(asked)) {
 				b.warn(v, "%s never matches: %s on the same level precedes it and matches all of its requests", clip(pattern), clip(w.pattern))
 				break
 			}

@@ -28,10 +28,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// DefaultMaxEntries is the default of ParseOptions.MaxEntries. Rules on a deeper level
-// than this produce a warning, because they never match.
-const DefaultMaxEntries = 16
-
 // Unit is the unit of a limit's period. Its values are equal to those of the enum in
 // Envoy's protocol.
 type Unit int32
@@ -99,7 +95,6 @@ type Config struct {
 	rules    []*Rule
 	warnings []Warning
 
-	maxEntries    int
 	nameBytes     int // total length of the names of all rules, at most maxNameBytes
 	comparedBytes int // number of bytes that warnUnreachable has compared; it stops above maxComparedBytes
 }

@@ -1,6 +1,9 @@
 package envoyconfig
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // Entry is one entry of a request's descriptor.
 type Entry struct{ Key, Value string }
@@ -20,6 +23,7 @@ type node struct {
 	children      map[string]*node // children by their pattern
 	wildcards     []*node          // children whose pattern contains "*", in the order of the file
 	pattern       string           // key_value, or only the key if the descriptor has no value
+	parts         [][]byte         // parts of pattern between each "*"
 	rule          *Rule
 	sharesCount   bool // all values that match the pattern share one count (share_threshold)
 	valueToMetric bool // metric names contain the value of the request (value_to_metric)
@@ -76,6 +80,10 @@ func (m *Matcher) Forget() {
 	m.domain, m.entries, m.steps = nil, nil, m.steps[:0]
 }
 
+// Size returns the size of the Matcher's buffer, in bytes, so that the caller can discard
+// a Matcher after an entry that was large.
+func (m *Matcher) Size() int { return cap(m.name) }
+
 // child returns the child of node at that matches the entry, or nil.
 func (m *Matcher) child(at *node, e *Entry) (*node, matchKind) {
 	if len(at.children) == 0 {
@@ -86,7 +94,7 @@ func (m *Matcher) child(at *node, e *Entry) (*node, matchKind) {
 		return next, matchExact
 	}
 	for _, w := range at.wildcards {
-		if glob(w.pattern, m.name) {
+		if glob(w.parts, m.name) {
 			return w, matchWildcard
 		}
 	}
@@ -161,25 +169,20 @@ func AppendPath(dst []byte, domain string, entries []Entry) []byte {
 }
 
 // glob reports whether text matches a pattern in which "*" matches zero or more bytes.
-// The time is usually proportional to the sum of both lengths, and at most proportional
-// to their product.
-func glob(pattern string, text []byte) bool {
-	p, t := 0, 0
-	star, mark := -1, 0 // index of the last "*" in pattern, and end of the text that it matches so far
-	for t < len(text) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, t
-			p++
-		case p < len(pattern) && pattern[p] == text[t]:
-			p++
-			t++
-		case star >= 0:
-			mark++
-			p, t = star+1, mark
-		default:
+// parts are the parts of the pattern between each "*", of which there is at least one.
+// The time is proportional to the length of text for each part.
+func glob(parts [][]byte, text []byte) bool {
+	text, ok := bytes.CutPrefix(text, parts[0])
+	if !ok {
+		return false
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		i := bytes.Index(text, part)
+		if i < 0 {
 			return false
 		}
+		text = text[i+len(part):]
 	}
-	return strings.Trim(pattern[p:], "*") == ""
+	return bytes.HasSuffix(text, parts[last])
 }

@@ -171,7 +171,7 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 		return refuse(http.StatusBadRequest, "the client's address is missing or invalid; configure the proxy to set "+format.client)
 	}
 	for _, charge := range c.charges {
-		c.checks = append(c.checks, engine.Check{Policy: charge.Policy, Key: charge.Key, Cost: 1})
+		c.checks = append(c.checks, engine.Check{Policy: charge.Policy, Key: charge.Key, Cost: 1, Composed: true})
 	}
 	return nil
 }

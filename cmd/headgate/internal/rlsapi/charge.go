@@ -52,8 +52,10 @@ func (r *requestState) denyBlocked() {
 	}
 }
 
-func (r *requestState) isEnforced() bool {
-	e := r.snapshot.Enforcement()
+func (r *requestState) isEnforced() bool { return isEnforced(r.snapshot) }
+
+func isEnforced(s *engine.ActiveConfig) bool {
+	e := s.Enforcement()
 	return e != engine.Off && e != engine.Shadow
 }
 
@@ -129,7 +131,7 @@ func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
 	// If an attempt is denied, other requests have spent units meanwhile, so fewer are
 	// left.
 	for left := d.decisions[0].Limit - d.spent; left > 0; left = r.answer.Decisions[0].Remaining {
-		r.checks = append(r.checks[:0], engine.Check{Inline: d.limits[0].Inline, Rule: d.ruleName, Key: d.key, Cost: left})
+		r.checks = append(r.checks[:0], engine.Check{Inline: d.limits[0].Inline, Rule: d.ruleName, Key: d.key, Cost: left, Composed: true})
 		if err := r.decide(ctx, headgate.Take); err != nil || r.answer.Decisions[0].Allowed {
 			return err
 		}
@@ -163,7 +165,7 @@ func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdi
 	r.checks = r.checks[:0]
 	for _, d := range r.asked {
 		for j := range d.limits {
-			r.checks = append(r.checks, engine.Check{Inline: d.limits[j].Inline, Rule: d.ruleName, Key: d.key, Cost: d.cost})
+			r.checks = append(r.checks, engine.Check{Inline: d.limits[j].Inline, Rule: d.ruleName, Key: d.key, Cost: d.cost, Composed: true})
 		}
 	}
 	if err := r.decide(ctx, verb); err != nil {

@@ -1,8 +1,6 @@
 package rlsapi
 
 import (
-	"unicode/utf8"
-
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/encoding"
@@ -10,14 +8,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// codec is the gRPC codec of this endpoint. It decodes and encodes messages with the
-// common fields itself, with few allocations. The protobuf library handles all other
-// messages, and returns all errors.
+// codec is the gRPC codec of this endpoint. It decodes all rate limit requests itself:
+// those with only the common fields with few allocations, and the others with
+// [decodeRequest]. It encodes responses with the common fields itself. The protobuf
+// library handles all other messages.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
 
-// Unmarshal decodes the message in data into v.
+// Unmarshal decodes the message in data into v. A RateLimitRequest may contain any bytes
+// in its strings; see [decodeRequest].
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	req, ok := v.(*pb.RateLimitRequest)
 	if !ok {
@@ -29,7 +29,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	req.Reset()
-	return c.CodecV2.Unmarshal(data, req)
+	return decodeRequest(body.ReadOnlyData(), req)
 }
 
 // Marshal encodes the message v.
@@ -82,9 +82,9 @@ func readField(s string) (tag byte, number uint64, text, rest string, ok bool) {
 	return tag, 0, rest[:number], rest[number:], true
 }
 
-// maxPlain is the maximum number of descriptors in a request that codec decodes itself,
-// because it allocates room for entries with each descriptor. Requests with more
-// descriptors are mostly rejected, and their descriptors may have no entries.
+// maxPlain is the maximum number of descriptors in a request, and of entries in a
+// descriptor, that readRequest decodes, because it allocates room for entries with each
+// descriptor. [decodeRequest] decodes requests with more.
 const maxPlain = 64
 
 // singleDescriptor is the memory for a descriptor with up to two entries that is the
@@ -106,10 +106,8 @@ func readRequest(s string, req *pb.RateLimitRequest) bool {
 			return false
 		case tag == tagHits:
 			req.HitsAddend = uint32(number)
-		case tag == tagDomain && utf8.ValidString(text):
-			req.Domain = text
 		case tag == tagDomain:
-			return false
+			req.Domain = text
 		case tag == tagDescriptor && (len(req.Descriptors) == maxPlain || !readDescriptor(text, req)):
 			return false
 		}
@@ -125,7 +123,7 @@ func readDescriptor(s string, req *pb.RateLimitRequest) bool {
 	m.descriptor.Entries = m.entries[:0]
 	for s != "" {
 		tag, _, text, rest, ok := readField(s)
-		if !ok || tag != tagEntry {
+		if !ok || tag != tagEntry || len(m.descriptor.Entries) == maxPlain {
 			return false
 		}
 		e := new(ratelimit.RateLimitDescriptor_Entry)
@@ -149,7 +147,7 @@ func readEntry(s string, e *ratelimit.RateLimitDescriptor_Entry) bool {
 	for s != "" {
 		tag, _, text, rest, ok := readField(s)
 		switch {
-		case !ok || !utf8.ValidString(text):
+		case !ok:
 			return false
 		case tag == tagKey:
 			e.Key = text

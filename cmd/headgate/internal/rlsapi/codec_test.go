@@ -9,6 +9,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -44,33 +45,52 @@ func TestCodecReads(t *testing.T) {
 		}
 		got := new(pb.RateLimitRequest)
 		if read := rlsapi.ReadRequest(string(body), new(pb.RateLimitRequest)); read != (i < len(plain)) {
-			t.Errorf("%v: is read here: %v", req, read)
+			t.Errorf("%v: is read by readRequest: %v", req, read)
 		}
+		req.ProtoReflect().SetUnknown(nil)
 		// in several buffers
 		half := len(body) / 2
 		if err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(body[:half]), mem.SliceBuffer(body[half:])}, got); err != nil || !proto.Equal(got, req) {
 			t.Errorf("got %v, error %v want %v", got, err, req)
 		}
 	}
-	for _, body := range []string{"\x0a", "\x0a\x05abc", "\x0a\x01\xff", "\x12\x03\x0a\x05a", "\x18", "\x00\x00", "\x12\x05\x0a\x03\x0a\x01\xff"} {
+	for _, body := range []string{"\x0a", "\x0a\x05abc", "\x12\x03\x0a\x05a", "\x18", "\x00\x00", "\x12\x02\x0a\x05", "\x0c", "\x0b", "\x80\x80\x80\x80\x10\x00"} {
 		if err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(body)}, new(pb.RateLimitRequest)); err == nil {
 			t.Errorf("%q: got no error", body)
 		}
 	}
 }
 
-// TestCodecLeavesManyDescriptors: the library decodes requests with many descriptors. The
-// codec would allocate entries for each, even for empty ones.
-func TestCodecLeavesManyDescriptors(t *testing.T) {
+// TestCodecBoundsMemory: a request with very many descriptors or entries is decoded only
+// as far as is necessary to deny it. readRequest, which allocates room for entries with
+// each descriptor, does not decode it.
+func TestCodecBoundsMemory(t *testing.T) {
 	t.Parallel()
-	for n, want := range map[int]bool{64: true, 65: false, 32_000: false} {
-		body := strings.Repeat("\x12\x00", n)
-		if read := rlsapi.ReadRequest(body, new(pb.RateLimitRequest)); read != want {
-			t.Errorf("%d descriptors are read here: %v, want %v", n, read, want)
+	text := func(tag byte, inner string) string { return string(protowire.AppendString([]byte{tag}, inner)) }
+	for _, c := range []struct {
+		name              string
+		body              string
+		read              bool
+		descriptors, most int // number of descriptors, and of entries
+	}{
+		{"64 descriptors", strings.Repeat("\x12\x00", 64), true, 64, 0},
+		{"65 descriptors", strings.Repeat("\x12\x00", 65), false, 65, 0},
+		{"2 Mi descriptors", strings.Repeat("\x12\x00", 2<<20), false, 1025, 0},
+		{"64 entries", text(0x12, strings.Repeat("\x0a\x00", 64)), true, 1, 64},
+		{"65 entries", text(0x12, strings.Repeat("\x0a\x00", 65)), false, 1, 65},
+		{"2 Mi entries", text(0x12, strings.Repeat("\x0a\x00", 2<<20)), false, 1, 16385},
+		{"entries of many descriptors", strings.Repeat(text(0x12, strings.Repeat("\x0a\x00", 1000)), 1000), false, 17, 16385},
+	} {
+		if read := rlsapi.ReadRequest(c.body, new(pb.RateLimitRequest)); read != c.read {
+			t.Errorf("%s: is read by readRequest: %v want %v", c.name, read, c.read)
 		}
-		got := new(pb.RateLimitRequest)
-		if err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(body)}, got); err != nil || len(got.GetDescriptors()) != n {
-			t.Errorf("got %d descriptors, error %v want %d", len(got.GetDescriptors()), err, n)
+		got, entries := new(pb.RateLimitRequest), 0
+		err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(c.body)}, got)
+		for _, d := range got.GetDescriptors() {
+			entries += len(d.GetEntries())
+		}
+		if err != nil || len(got.GetDescriptors()) != c.descriptors || entries != c.most {
+			t.Errorf("%s: got %d descriptors, %d entries, error %v want %d and %d", c.name, len(got.GetDescriptors()), entries, err, c.descriptors, c.most)
 		}
 	}
 }
@@ -114,7 +134,7 @@ func must(data mem.BufferSlice, err error) mem.BufferSlice {
 	return data
 }
 
-// FuzzCodec compares the codec with the library.
+// FuzzCodec compares the codec with the library, except for strings that are not UTF-8.
 func FuzzCodec(f *testing.F) {
 	plain, others := requests()
 	for _, req := range append(plain, others...) {
@@ -125,12 +145,18 @@ func FuzzCodec(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, want := new(pb.RateLimitRequest), new(pb.RateLimitRequest)
-		if !rlsapi.ReadRequest(string(body), got) {
-			return
+		want := new(pb.RateLimitRequest)
+		wantErr := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(body, want)
+		isText := wantErr == nil || !strings.Contains(wantErr.Error(), "invalid UTF-8")
+		got := new(pb.RateLimitRequest)
+		if err := rlsapi.NewCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(body)}, got); isText && (err == nil) != (wantErr == nil) {
+			t.Errorf("%x: got error %v want %v", body, err, wantErr)
 		}
-		if err := proto.Unmarshal(body, want); err != nil || !proto.Equal(got, want) {
-			t.Errorf("%x: got %v want %v, error %v", body, got, want, err)
+		if wantErr == nil && len(body) < 2<<10 && !proto.Equal(got, want) {
+			t.Errorf("%x: got %v want %v", body, got, want)
+		}
+		if fast := new(pb.RateLimitRequest); wantErr == nil && rlsapi.ReadRequest(string(body), fast) && !proto.Equal(fast, want) {
+			t.Errorf("%x: readRequest: got %v want %v", body, fast, want)
 		}
 	})
 }

@@ -98,6 +98,9 @@ func (c *counters) addRequested(name, owner string) *Counter {
 
 // countUnknownDomain counts a request whose domain is not in the configuration.
 func (c *counters) countUnknownDomain(domain string) {
+	if len(domain) > maxNameBytes {
+		domain = Others
+	}
 	c.mu.RLock()
 	n := c.domains[domain]
 	if n == nil && len(c.domains) > maxDomains {
@@ -124,10 +127,10 @@ func (c *counters) ensureDomain(name string) *atomic.Uint64 {
 
 var ipv4 = regexp.MustCompile(`\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}`)
 
-// sanitize replaces characters that names of counters must not contain by underscores:
-// colons, vertical bars, and the dots of IPv4 addresses.
+// sanitize replaces what names of counters must not contain by underscores: colons,
+// vertical bars, the dots of IPv4 addresses, and bytes that are not UTF-8.
 func sanitize(name string) string {
-	name = strings.NewReplacer(":", "_", "|", "_").Replace(name)
+	name = strings.ToValidUTF8(strings.NewReplacer(":", "_", "|", "_").Replace(name), "_")
 	if strings.Count(name, ".") < 3 {
 		return strings.Clone(name)
 	}

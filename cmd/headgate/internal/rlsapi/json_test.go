@@ -39,8 +39,8 @@ func TestJSON(t *testing.T) {
 		{"no JSON", "POST", `domain`, 400, "Bad Request\n"},
 		{"deep", "POST", strings.Repeat(`{"a":`, 11_000), 400, "Bad Request\n"},
 		{"twice the same", "POST", `{"domain":"d","domain":"e"}`, 400, "Bad Request\n"},
-		{"64 KiB and a byte", "POST", one + strings.Repeat(" ", 64<<10+1-len(one)), 400, "Bad Request\n"},
-		{"64 KiB and a byte of no JSON", "POST", strings.Repeat("x", 64<<10+1), 400, "Bad Request\n"},
+		{"4 MiB and a byte", "POST", one + strings.Repeat(" ", 4<<20+1-len(one)), 400, "Bad Request\n"},
+		{"4 MiB and a byte of no JSON", "POST", strings.Repeat("x", 4<<20+1), 400, "Bad Request\n"},
 		{"a request cut short", "POST", one[:len(one)-1], 400, "Bad Request\n"},
 		{"two requests", "POST", one + one, 400, "Bad Request\n"},
 		{"no text", "POST", "\xff\xfe", 400, "Bad Request\n"},
@@ -48,8 +48,8 @@ func TestJSON(t *testing.T) {
 		{"a list", "POST", "[]", 400, "Bad Request\n"},
 		{"a negative addend", "POST", `{"domain":"d","hitsAddend":-1,"descriptors":[{}]}`, 400, "Bad Request\n"},
 		{"an addend too large", "POST", `{"domain":"d","hitsAddend":4294967296,"descriptors":[{}]}`, 400, "Bad Request\n"},
-		{"a unit that is none", "POST", `{"domain":"d","descriptors":[{"limit":{"requestsPerUnit":1,"unit":"UNKNOWN"}}]}`, 400, "Bad Request\n"},
-		{"64 KiB", "POST", `{"domain":"x","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}` + strings.Repeat(" ", 64<<10-68), 200, `{"overallCode":"OK","statuses":[{"code":"OK"}]}`},
+		{"a unit that is none", "POST", `{"domain":"d","descriptors":[{"limit":{"requestsPerUnit":1,"unit":"UNKNOWN"}}]}`, 200, `{"overallCode":"OK","statuses":[{"code":"OK"}]}`},
+		{"4 MiB", "POST", `{"domain":"x","descriptors":[{"entries":[{"key":"k","value":"v"}]}]}` + strings.Repeat(" ", 4<<20-68), 200, `{"overallCode":"OK","statuses":[{"code":"OK"}]}`},
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), c.method, server.URL, strings.NewReader(c.body))
 		if err != nil {
@@ -70,6 +70,41 @@ func TestJSON(t *testing.T) {
 		}
 		if got := resp.Header.Get("Content-Type"); got != wantType {
 			t.Errorf("%s: the content is %s, want %s", c.name, got, wantType)
+		}
+	}
+}
+
+// TestJSONClientValues: no value that a client chooses leads to an error, and each is
+// counted.
+func TestJSONClientValues(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(open(t, nil, clientConfig, nil).ServeJSON))
+	t.Cleanup(server.Close)
+	post := func(body string) int {
+		resp, err := http.Post(server.URL, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for name, value := range map[string]string{
+		"long": strings.Repeat("v", 60<<10), "bytes": "caf\xe9", "high surrogate": `\ud800`, "low surrogate": `\udc00x`,
+		"two high surrogates": `\ud800\ud801\udc00`, "a pair": `\ud83d\ude00`, "escaped backslash": `\\ud800`, "braces": strings.Repeat("{", 100_000),
+	} {
+		for i, want := range []int{200, 200, 429} {
+			body := `{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"` + value + `"}]}]}`
+			if got := post(body); got != want {
+				t.Errorf("%s: request %d: got %d want %d", name, i+1, got, want)
+			}
+		}
+	}
+	for name, body := range map[string]string{
+		"descriptors": `{"domain":"d","descriptors":[` + strings.Repeat(`{},`, 30_000) + `{}]}`,
+		"entries":     `{"domain":"d","descriptors":[{"entries":[` + strings.Repeat(`{},`, 30_000) + `{}]}]}`,
+	} {
+		if got := post(body); got != 429 {
+			t.Errorf("many %s: got %d want 429", name, got)
 		}
 	}
 }

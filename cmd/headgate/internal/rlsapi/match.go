@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"slices"
 
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
@@ -17,16 +18,16 @@ type match struct {
 	keyEnd  int // end of this descriptor's key in requestState.keys; it begins at the end of the previous key
 }
 
-// matchDescriptors finds the rule of the configuration that applies to each descriptor,
-// or else the limit that the descriptor itself contains. If the domain is unknown,
-// nothing applies to any descriptor.
-func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) error {
+// matchDescriptors finds the limit that each descriptor itself contains, or else the rule
+// of the configuration that applies to it. If the domain is unknown, nothing applies to
+// any descriptor.
+func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) {
 	n := len(req.GetDescriptors())
 	r.keys, r.matches = r.keys[:0], slices.Grow(r.matches[:0], n)[:n]
 	domain := r.rules.config.Domain(req.GetDomain())
 	if domain == nil {
 		r.handler.stats.counters.countUnknownDomain(req.GetDomain())
-		return nil
+		return
 	}
 	for i, d := range req.GetDescriptors() {
 		r.entries = r.entries[:0]
@@ -34,17 +35,29 @@ func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) error {
 			r.entries = append(r.entries, envoyconfig.Entry{Key: e.GetKey(), Value: e.GetValue()})
 		}
 		m := &r.matches[i]
-		if d.GetLimit() == nil {
-			m.rule, m.counter = r.matchRule(domain)
-		} else {
-			if envoyconfig.Unit(d.GetLimit().GetUnit()).Length() == 0 {
-				return refuse("descriptor %d: the unit of its limit is %d; must be 1 (second) to 6 (year) or 7 (week)", i+1, d.GetLimit().GetUnit())
-			}
+		if r.isOverride(d) {
 			m.counter = r.matchOverride(domain)
+		} else {
+			m.rule, m.counter = r.matchRule(domain)
 		}
 		m.keyEnd = len(r.keys)
 	}
-	return nil
+}
+
+// isOverride reports whether descriptor d contains a limit that can be enforced. Its unit
+// may be invalid, or the store may not support it. The rules then apply, as if d had no
+// limit, because Envoy can read the limit from what its client sends.
+func (r *requestState) isOverride(d *ratelimit.RateLimitDescriptor) bool {
+	own := d.GetLimit()
+	if own == nil {
+		return false
+	}
+	period := envoyconfig.Unit(own.GetUnit()).Length()
+	if period == 0 {
+		return false
+	}
+	_, inline := envoyconfig.MakeLimit(max(1, own.GetRequestsPerUnit()), period)
+	return r.snapshot.CheckInline(&inline) == nil
 }
 
 // matchRule finds the rule that matches r.entries and the rule's counter, and appends

@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"math"
 	"slices"
+	"strings"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -89,15 +90,20 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	}
 }
 
+// maxRuleName is the maximum length of a name that overrideName returns.
+const maxRuleName = 256
+
 // overrideName returns a name for a descriptor that contains its own limit: the domain
-// and the keys of its entries. Names in statistics also have the values, which must not
-// be logged.
+// and the keys of its entries, cut off at maxRuleName bytes. Names in statistics also
+// have the values, which must not be logged.
 func overrideName(domain string, d *ratelimit.RateLimitDescriptor) string {
 	name := append(make([]byte, 0, 64), domain...)
 	for _, e := range d.GetEntries() {
-		name = append(append(name, '.'), e.GetKey()...)
+		if name = append(append(name, '.'), e.GetKey()...); len(name) > maxRuleName {
+			break
+		}
 	}
-	return string(name)
+	return strings.ToValidUTF8(string(name[:min(len(name), maxRuleName)]), "_")
 }
 
 // chooseDisposition returns the disposition of a descriptor. rule is nil if the

@@ -3,7 +3,6 @@ package rlsapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"sync"
 
@@ -65,10 +64,17 @@ func (r *requestState) release() {
 	clear(r.descriptors)
 	clear(r.checks[:cap(r.checks)])
 	r.descriptors, r.handler, r.rules, r.snapshot = r.descriptors[:0], nil, nil, nil
-	if cap(r.keys) <= 64<<10 {
+	if max(cap(r.keys), cap(r.name), r.matcher.Size()) <= maxReusedBytes && max(cap(r.entries), cap(r.matches)) <= maxReusedItems {
 		requestStates.Put(r)
 	}
 }
+
+// The maximum sizes of the buffers of a requestState that is reused. Larger ones are
+// rare, and would keep their memory.
+const (
+	maxReusedBytes = 64 << 10
+	maxReusedItems = 128
+)
 
 // ShouldRateLimit decides one request at the store's clock. It returns an
 // InvalidArgument error for an invalid request, and an Unavailable error if no decision
@@ -116,17 +122,21 @@ func (h *Handler) handle(ctx context.Context, now headgate.Instant, req *pb.Rate
 // process runs a request through all stages. Each stage is in a file of this package:
 // match, plan, charge, stats and response.
 func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requestState) (*pb.RateLimitResponse, error) {
-	if err := h.validate(req); err != nil {
+	if err := validate(req); err != nil {
 		return nil, err
 	}
 	r.rules, r.snapshot = h.rules.Load(), h.engine.ActiveConfig()
 	if r.rules == nil {
 		return nil, errNoConfig
 	}
-	if err := r.matchDescriptors(req); err != nil {
-		return nil, err
+	if isTooLarge(req) {
+		return h.denyTooLarge(r.snapshot, "descriptors"), nil
 	}
+	r.matchDescriptors(req)
 	r.planDescriptors(req)
+	if r.hasTooManyRules() {
+		return h.denyTooLarge(r.snapshot, "rules"), nil
+	}
 	over, err := r.charge(ctx)
 	if err != nil {
 		return nil, toStatus(ctx, err)
@@ -135,34 +145,16 @@ func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requ
 	return r.respond(req, over), nil
 }
 
-// validate returns an error for a request that exceeds the input limits in [Options],
-// before the request causes any allocation.
-func (h *Handler) validate(req *pb.RateLimitRequest) error {
+// validate returns an error for a request without a domain or without descriptors. The
+// configuration of Envoy determines both, and not Envoy's client.
+func validate(req *pb.RateLimitRequest) error {
 	switch {
 	case req.GetDomain() == "":
 		return errNoDomain
 	case len(req.GetDescriptors()) == 0:
 		return errNoDescriptors
-	case len(req.GetDomain()) > h.opts.MaxEntryBytes:
-		return refuse("the domain has %d bytes; must be at most %d", len(req.GetDomain()), h.opts.MaxEntryBytes)
-	case len(req.GetDescriptors()) > h.opts.MaxDescriptors:
-		return refuse("the request has %d descriptors; must be at most %d", len(req.GetDescriptors()), h.opts.MaxDescriptors)
-	}
-	for i, d := range req.GetDescriptors() {
-		if n := len(d.GetEntries()); n > h.opts.MaxEntries {
-			return refuse("descriptor %d has %d entries; must be at most %d", i+1, n, h.opts.MaxEntries)
-		}
-		for _, e := range d.GetEntries() {
-			if n := max(len(e.GetKey()), len(e.GetValue())); n > h.opts.MaxEntryBytes {
-				return refuse("descriptor %d: an entry has %d bytes; must be at most %d", i+1, n, h.opts.MaxEntryBytes)
-			}
-		}
 	}
 	return nil
-}
-
-func refuse(format string, args ...any) error {
-	return status.Error(codes.InvalidArgument, fmt.Sprintf(format, args...))
 }
 
 // toStatus converts an error of the engine to a gRPC status error.

@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -168,7 +169,7 @@ func (r *requestState) metadata(req *pb.RateLimitRequest) *structpb.Struct {
 		descriptors[i] = structpb.NewStructValue(toStruct(d))
 	}
 	fields := map[string]*structpb.Value{
-		"domain":      structpb.NewStringValue(req.GetDomain()),
+		"domain":      toText(req.GetDomain()),
 		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: descriptors}),
 	}
 	if n := req.GetHitsAddend(); n != 0 {
@@ -190,7 +191,7 @@ func (r *requestState) metadata(req *pb.RateLimitRequest) *structpb.Struct {
 func toStruct(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
 	entries := make([]*structpb.Value, len(d.GetEntries()))
 	for i, e := range d.GetEntries() {
-		entries[i] = structpb.NewStringValue(e.GetKey() + "=" + e.GetValue())
+		entries[i] = toText(e.GetKey() + "=" + e.GetValue())
 	}
 	fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
 	if d.GetLimit() != nil {
@@ -200,6 +201,12 @@ func toStruct(d *ratelimit.RateLimitDescriptor) *structpb.Struct {
 		fields["hitsAddend"] = structpb.NewNumberValue(float64(n.GetValue()))
 	}
 	return &structpb.Struct{Fields: fields}
+}
+
+// toText returns a value for a text of the request. Each sequence of bytes that is not
+// UTF-8 is replaced by U+FFFD, because a protobuf text must be UTF-8.
+func toText(s string) *structpb.Value {
+	return structpb.NewStringValue(strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 // merge adds the fields of from to into, recursively in nested mappings. It does not

@@ -16,6 +16,13 @@
 //   - Negative hits are always refunded, in an operation before all charges. If a charge
 //     then fails, the refund is kept, and a client that repeats the request refunds
 //     again.
+//
+// # What a client of Envoy can choose
+//
+// Envoy forwards a request if this endpoint returns an error, unless failure_mode_deny is
+// set. Nothing that a client of Envoy can choose therefore leads to an error: values of
+// any length with any bytes, every number of descriptors and entries, and every number of
+// hits. A request with more rules than [engine.ActiveConfig.MaxChecks] is denied.
 package rlsapi
 
 import (
@@ -28,15 +35,13 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
-// Defaults of the input limits in [Options].
-const (
-	DefaultMaxDescriptors = 32
-	DefaultMaxEntryBytes  = 1 << 10
-	DefaultMaxBodyBytes   = 64 << 10
-)
+// DefaultMaxMessageBytes is the default of [ServerOptions].MaxMessageBytes and of
+// [Options].MaxBodyBytes. It is more than Envoy sends with its own defaults: Envoy
+// accepts header fields of 60 KiB in total, and sends the value of a field once for
+// each descriptor that contains it.
+const DefaultMaxMessageBytes = 4 << 20
 
 // ChargeMode is whether the descriptors of one request are charged together or
 // separately.
@@ -78,11 +83,10 @@ type Options struct {
 	// Unavailable503 makes /json return status 503 if the store is unavailable.
 	// Otherwise it returns 400, like envoyproxy/ratelimit.
 	Unavailable503 bool
-	MaxDescriptors int          // maximum number of descriptors in a request; 0 means DefaultMaxDescriptors
-	MaxEntries     int          // maximum number of entries in a descriptor; 0 means envoyconfig.DefaultMaxEntries
-	MaxEntryBytes  int          // maximum length of a domain, an entry's key or a value; 0 means DefaultMaxEntryBytes
-	MaxBodyBytes   int          // maximum body size of a request to /json; 0 means DefaultMaxBodyBytes
-	Log            *slog.Logger // logger for panics; its lines contain no keys; nil means no log
+	MaxBodyBytes   int // maximum body size of a request to /json; 0 means DefaultMaxMessageBytes
+	// Log is the logger for panics and for requests that are denied because of their
+	// size. Its lines contain no keys. nil means no log.
+	Log *slog.Logger
 }
 
 // Handler decides requests. It is created with [New] and may be used concurrently.
@@ -95,6 +99,7 @@ type Handler struct {
 	rules    atomic.Pointer[ruleSet]
 	stats    stats
 	stopped  atomic.Bool
+	warned   atomic.Bool // whether a request that is too large has been logged
 
 	publishing sync.Mutex // held while the health is evaluated and published
 	publish    func(healthy bool)
@@ -111,10 +116,7 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, fmt.Errorf("rlsapi: charge is %.20q; must be all_or_none or each", string(o.Charge))
 	}
 	o.NearLimitRatio = max(0, cmp.Or(o.NearLimitRatio, 0.8))
-	o.MaxDescriptors = cmp.Or(o.MaxDescriptors, DefaultMaxDescriptors)
-	o.MaxEntries = cmp.Or(o.MaxEntries, envoyconfig.DefaultMaxEntries)
-	o.MaxEntryBytes = cmp.Or(o.MaxEntryBytes, DefaultMaxEntryBytes)
-	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
+	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxMessageBytes)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if n := o.Headers; n != nil {
 		o.Headers = &Headers{

@@ -29,16 +29,21 @@ const healthName = "ratelimit"
 // is roughly how many requests wait for a remote store simultaneously.
 const streamWorkers = 128
 
+// DefaultMaxHeaderBytes is the default of [ServerOptions].MaxHeaderBytes. It is more than
+// Envoy sends: Envoy adds fields of its client to a call, such as tracestate, and accepts
+// header fields of 60 KiB in total.
+const DefaultMaxHeaderBytes = 128 << 10
+
 // ServerOptions limit what clients can use. A field with its zero value has the default
 // in its comment.
 type ServerOptions struct {
 	TLS             *tls.Config // may require client certificates; nil means plain text
-	MaxMessageBytes int         // maximum size of a request; 0 means 64 KiB
+	MaxMessageBytes int         // maximum size of a request; 0 means DefaultMaxMessageBytes
 	// Maximum simultaneous connections of a listener, others are closed immediately; 0
 	// means 4,096.
 	MaxConnections   int
 	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
-	MaxHeaderBytes   int           // maximum size of a request's header; 0 means 16 KiB
+	MaxHeaderBytes   int           // maximum size of a request's header; 0 means DefaultMaxHeaderBytes
 	MaxConnectionAge time.Duration // age at which a client must connect again; 0 means 24 h
 	AgeGrace         time.Duration // grace period for requests in flight at that age; 0 means 1 h
 	HandshakeTimeout time.Duration // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
@@ -75,9 +80,9 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 
 func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(cmp.Or(opts.MaxMessageBytes, 64<<10)),
+		grpc.MaxRecvMsgSize(cmp.Or(opts.MaxMessageBytes, DefaultMaxMessageBytes)),
 		grpc.MaxConcurrentStreams(uint32(cmp.Or(opts.MaxStreams, 1024))),
-		grpc.MaxHeaderListSize(uint32(cmp.Or(opts.MaxHeaderBytes, 16<<10))),
+		grpc.MaxHeaderListSize(uint32(cmp.Or(opts.MaxHeaderBytes, DefaultMaxHeaderBytes))),
 		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),

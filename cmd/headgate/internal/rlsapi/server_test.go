@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,7 +21,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/memstore"
 
@@ -52,81 +50,6 @@ func TestOverGRPC(t *testing.T) {
 		if resp.GetOverallCode() != wantCode || s.GetCode() != wantCode || s.GetLimitRemaining() != wantLeft || s.GetCurrentLimit().GetName() != "five" ||
 			s.GetDurationUntilReset().GetSeconds() < 1 || s.GetDurationUntilReset().GetNanos() != 0 {
 			t.Errorf("request %d: got %v want %v with %d left", i+1, resp, wantCode, wantLeft)
-		}
-	}
-}
-
-// TestBounds tests every limit on input at its maximum and one above.
-func TestBounds(t *testing.T) {
-	t.Parallel()
-	c := client(t, open(t, nil, smallConfig, nil), nil)
-	descriptors := func(n int) *pb.RateLimitRequest {
-		r := request("d", "k", "v")
-		for len(r.Descriptors) < n {
-			r.Descriptors = append(r.Descriptors, request("d", "other", "v").Descriptors[0])
-		}
-		return r
-	}
-	entries := func(n int) *pb.RateLimitRequest {
-		r := request("d", "k", "v")
-		for len(r.Descriptors[0].Entries) < n {
-			r.Descriptors[0].Entries = append(r.Descriptors[0].Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "k"})
-		}
-		return r
-	}
-	large := func(n int) *pb.RateLimitRequest { // of some n bytes in all
-		r := request("d", "k", "v")
-		for range 31 {
-			r.Descriptors = append(r.Descriptors, request("d", "k", strings.Repeat("v", 1024), "k", strings.Repeat("v", n/32-1024)).Descriptors[0])
-		}
-		return r
-	}
-	for _, b := range []struct {
-		name string
-		req  *pb.RateLimitRequest
-		want codes.Code
-	}{
-		{"32 descriptors", descriptors(32), codes.OK},
-		{"33 descriptors", descriptors(33), codes.InvalidArgument},
-		{"16 entries", entries(16), codes.OK},
-		{"17 entries", entries(17), codes.InvalidArgument},
-		{"a value of 1 KiB", request("d", "k", strings.Repeat("v", 1024)), codes.OK},
-		{"a value of 1 KiB and a byte", request("d", "k", strings.Repeat("v", 1025)), codes.InvalidArgument},
-		{"a key of 1 KiB and a byte", request("d", strings.Repeat("k", 1025), "v"), codes.InvalidArgument},
-		{"a domain of 1 KiB", request(strings.Repeat("d", 1024), "k", "v"), codes.OK},
-		{"a domain of 1 KiB and a byte", request(strings.Repeat("d", 1025), "k", "v"), codes.InvalidArgument},
-		{"60 KiB", large(60 << 10), codes.OK},
-		{"66 KiB", large(66 << 10), codes.ResourceExhausted},
-	} {
-		resp, err := c.ShouldRateLimit(t.Context(), b.req)
-		if status.Code(err) != b.want {
-			t.Errorf("%s: got %v want %v", b.name, err, b.want)
-		}
-		if err == nil && resp.GetOverallCode() != pb.RateLimitResponse_OK {
-			t.Errorf("%s: got %v", b.name, resp.GetOverallCode())
-		}
-	}
-}
-
-// TestMaxEntriesOption: the maximum number of entries applies to requests, and to
-// warnings about files.
-func TestMaxEntriesOption(t *testing.T) {
-	t.Parallel()
-	deep := "domain: d\ndescriptors: [{key: k, descriptors: [{key: k, descriptors: [{key: k, rate_limit: {unit: hour, requests_per_unit: 1}}]}]}]"
-	for most, want := range map[int]struct {
-		code     codes.Code
-		warnings int
-	}{2: {codes.InvalidArgument, 1}, 3: {codes.OK, 0}} {
-		c, err := envoyconfig.Parse([]envoyconfig.File{{Name: "a.yaml", Content: []byte(deep)}}, &envoyconfig.ParseOptions{MaxEntries: most})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := len(c.Warnings()); got != want.warnings {
-			t.Errorf("most %d: got %d warnings want %d: %v", most, got, want.warnings, c.Warnings())
-		}
-		h := open(t, nil, deep, &rlsapi.Options{MaxEntries: most})
-		if _, err := h.ShouldRateLimit(t.Context(), request("d", "k", "", "k", "", "k", "")); status.Code(err) != want.code {
-			t.Errorf("most %d: three entries: got %v want %v", most, err, want.code)
 		}
 	}
 }

@@ -52,7 +52,7 @@ func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 	opts := &rlsapi.Options{
 		Charge: rlsapi.ChargeMode(from.Charge), Shadow: from.Shadow, Quota: from.Quota, DynamicMetadata: from.Metadata,
 		NearLimitRatio: nearLimitRatio(from.NearLimit), NeedDomains: from.NeedDomains, Unavailable503: from.JSON503,
-		MaxDescriptors: c.MaxChecks, MaxEntries: from.MaxEntries, MaxEntryBytes: c.MaxKeyBytes, MaxBodyBytes: c.MaxBodyBytes, Log: log,
+		MaxBodyBytes: max(c.MaxBodyBytes, c.GRPC.MaxMessageBytes), Log: log,
 	}
 	if from.Headers {
 		opts.Headers = &rlsapi.Headers{Limit: from.HeaderLimit, Remaining: from.HeaderRemaining, Reset: from.HeaderReset}

@@ -29,7 +29,7 @@ func newEnvoyRules(c *config.Envoy, handler *rlsapi.Handler, log *slog.Logger) *
 }
 
 func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
-	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, MaxEntries: c.MaxEntries}
+	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains}
 }
 
 // CheckEnvoy checks the files in the folder envoy.config. It returns the number of

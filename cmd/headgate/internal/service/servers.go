@@ -139,7 +139,7 @@ func openGRPC(ctx context.Context, p *parts) (listener, error) {
 	}
 	return listener{"grpc", ln, rlsapi.NewServer(p.envoy.handler, &rlsapi.ServerOptions{
 		MaxMessageBytes: c.MaxMessageBytes, MaxConnections: c.MaxConnections, MaxStreams: c.MaxStreams,
-		MaxHeaderBytes:   p.config.MaxHeaderBytes,
+		MaxHeaderBytes:   max(p.config.MaxHeaderBytes, rlsapi.DefaultMaxHeaderBytes),
 		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: p.config.HeaderTimeout,
 		TLS: secure,
 	})}, nil
