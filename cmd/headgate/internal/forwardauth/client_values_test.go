@@ -11,7 +11,7 @@ import (
 
 // TestInputLimitsDoNotApply: max_key_bytes and max_checks bound what clients of other
 // APIs send. The service composes the keys and the checks here, so a long header field,
-// or a two policies on one route, are no error.
+// or two policies on one route, are no error.
 func TestInputLimitsDoNotApply(t *testing.T) {
 	t.Parallel()
 	opts := decidedBy(proxied.TrustedProxies)
