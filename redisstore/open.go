@@ -14,7 +14,7 @@ import (
 // Open creates a store from a URL:
 //
 //	redis://user:password@host:6379/0             one server
-//	rediss://host:6380?ca=/etc/ca.pem             TLS; also cert, key, server_name, insecure
+//	rediss://host:6380?ca=/etc/ca.pem             TLS; also cert, key, server_name, verify_name, insecure
 //	redis+unix:///run/redis/redis.sock?db=0       a Unix socket
 //	redis+sentinel://host:26379,host:26379/NAME   the primary that is called NAME
 //	redis+cluster://host:7000,host:7001           a cluster, through any of its nodes

@@ -287,12 +287,13 @@ const (
 )
 
 // setTLS applies the TLS parameters: ca, cert and key are paths of files, server_name
-// is the name in the server's certificate, and insecure disables the verification of
-// the certificate.
+// is the name in the server's certificate, verify_name=false disables the verification of
+// that name, and insecure disables the verification of the certificate.
 func (t *target) setTLS(option *rueidis.ClientOption) error {
-	ca, cert, key, name, insecure := t.take("ca"), t.take("cert"), t.take("key"), t.take("server_name"), t.take("insecure")
+	ca, cert, key, name := t.take("ca"), t.take("cert"), t.take("key"), t.take("server_name")
+	insecure, verifyName := t.take("insecure"), t.take("verify_name")
 	if !t.secure {
-		if ca+cert+key+name+insecure != "" {
+		if ca+cert+key+name+insecure+verifyName != "" {
 			return &URLError{"scheme", "TLS parameters require rediss://"}
 		}
 		return nil
@@ -301,7 +302,14 @@ func (t *target) setTLS(option *rueidis.ClientOption) error {
 	if err != nil {
 		return &URLError{"parameter insecure", "must be true or false"}
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: skipVerify}
+	named, err := strconv.ParseBool(cmp.Or(verifyName, "true"))
+	if err != nil {
+		return &URLError{"parameter verify_name", "must be true or false"}
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name, InsecureSkipVerify: skipVerify || !named}
+	if !named && !skipVerify {
+		config.VerifyConnection = func(s tls.ConnectionState) error { return verifyChain(s, config.RootCAs) }
+	}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		config.RootCAs = x509.NewCertPool()
@@ -318,4 +326,14 @@ func (t *target) setTLS(option *rueidis.ClientOption) error {
 	}
 	option.TLSConfig = config
 	return nil
+}
+
+// verifyChain verifies the certificate of a server except for its name.
+func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
+	intermediates := x509.NewCertPool()
+	for _, c := range s.PeerCertificates[1:] {
+		intermediates.AddCert(c)
+	}
+	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates})
+	return err
 }

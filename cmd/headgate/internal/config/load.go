@@ -127,6 +127,9 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
 	}
 	s.applyRedisEnv(c)
+	if compat != nil {
+		c.warnStore()
+	}
 	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
 		if wrong != nil {
 			errs = append(errs, wrong)

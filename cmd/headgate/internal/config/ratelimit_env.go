@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net"
-	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -137,18 +135,27 @@ func (r *ratelimitEnv) files() {
 // operations sets the admin and metrics addresses, and the format and level of the log.
 // The admin listener is bound to loopback, because only operators need it.
 func (r *ratelimitEnv) operations() {
-	if r.yes("USE_PROMETHEUS", false) {
+	if r.yes("USE_PROMETHEUS", false) && !r.yes("DISABLE_STATS", false) {
 		r.set("metrics.addr", "PROMETHEUS_ADDR", r.text("PROMETHEUS_ADDR", ":9090"), "USE_PROMETHEUS")
 	}
 	if port, ok := r.lookup("DEBUG_PORT"); ok {
 		r.set("admin.addr", "DEBUG_PORT", net.JoinHostPort("127.0.0.1", port), "DEBUG_PORT")
 	}
 	if format, ok := r.lookup("LOG_FORMAT"); ok {
-		r.set("log.format", "LOG_FORMAT", strings.ToLower(format), "LOG_FORMAT")
+		r.set("log.format", "LOG_FORMAT", logFormatOf(format), "LOG_FORMAT")
 	}
 	if level, ok := r.lookup("LOG_LEVEL"); ok {
 		r.set("log.level", "LOG_LEVEL", levelOf(level), "LOG_LEVEL")
 	}
+}
+
+// logFormatOf converts a log format of envoyproxy/ratelimit, where every text except json
+// means text.
+func logFormatOf(text string) string {
+	if strings.EqualFold(text, "json") {
+		return "json"
+	}
+	return "text"
 }
 
 // levelOf converts a log level of envoyproxy/ratelimit to the nearest level of
@@ -174,98 +181,6 @@ func (r *ratelimitEnv) tls() {
 		"grpc.tls_cert": "GRPC_SERVER_TLS_CERT", "grpc.tls_key": "GRPC_SERVER_TLS_KEY", "grpc.client_ca": "GRPC_CLIENT_TLS_CACERT",
 		"grpc.client_name": "GRPC_CLIENT_TLS_SAN",
 	})
-}
-
-// store sets the store URL from REDIS_URL or MEMCACHE_HOST_PORT.
-func (r *ratelimitEnv) store() {
-	switch backend := r.text("BACKEND_TYPE", "redis"); backend {
-	case "redis":
-		if text, ok := r.lookup("REDIS_URL"); ok {
-			r.set("store", "REDIS_URL", r.redis(text), "REDIS_URL")
-		}
-	case "memcache":
-		if text, ok := r.lookup("MEMCACHE_HOST_PORT"); ok {
-			r.set("store", "MEMCACHE_HOST_PORT", "memcached://"+text, "MEMCACHE_HOST_PORT")
-		}
-	default:
-		r.fail("BACKEND_TYPE", "%s is not supported; must be redis or memcache", clip(backend))
-	}
-}
-
-// redis converts the value of REDIS_URL, and the variables related to it, to a store
-// URL.
-func (r *ratelimitEnv) redis(text string) string {
-	if strings.Contains(text, "://") {
-		return text
-	}
-	u := url.URL{Scheme: "redis", Host: text}
-	tls := r.yes("REDIS_TLS", false)
-	kind := strings.ToUpper(r.text("REDIS_TYPE", "SINGLE"))
-	switch {
-	case tls && kind != "SINGLE":
-		r.fail("REDIS_TLS", "TLS for Sentinel or Cluster is not supported by this variable; set HEADGATE_STORE to a URL")
-	case tls:
-		u.Scheme = "rediss"
-	}
-	switch {
-	case kind == "CLUSTER":
-		u.Scheme = "redis+cluster"
-	case kind == "SENTINEL":
-		u.Scheme = "redis+sentinel"
-		u.Path, u.Host, _ = strings.Cut(text, ",")
-	case kind != "SINGLE":
-		r.fail("REDIS_TYPE", "%s is not supported; must be SINGLE, CLUSTER or SENTINEL", clip(kind))
-	case r.text("REDIS_SOCKET_TYPE", "") == "unix" || strings.HasPrefix(text, "/"):
-		u.Scheme, u.Host, u.Path = "redis+unix", "", text
-	}
-	if auth, ok := r.lookup("REDIS_AUTH"); ok {
-		user, password, both := strings.Cut(auth, ":")
-		if !both {
-			user, password = "", auth
-		}
-		u.User = url.UserPassword(user, password)
-	}
-	if tls {
-		u.RawQuery = r.redisFiles()
-	}
-	return u.String()
-}
-
-// redisFiles returns the TLS files for Redis as query parameters for the store URL.
-func (r *ratelimitEnv) redisFiles() string {
-	files := make(url.Values)
-	for param, name := range map[string]string{"ca": "REDIS_TLS_CACERT", "cert": "REDIS_TLS_CLIENT_CERT", "key": "REDIS_TLS_CLIENT_KEY"} {
-		if file, ok := r.lookup(name); ok {
-			files.Set(param, file)
-		}
-	}
-	return files.Encode()
-}
-
-// warnings returns a warning for each variable that is set but has no effect.
-func (r *ratelimitEnv) warnings() (all []string) {
-	for name, reason := range map[string]string{
-		"REDIS_PERSECOND":               "limits per second are stored in the same Redis as all others",
-		"USE_CALENDAR_MONTH_RATE_LIMIT": "a month has 30 days",
-		"TRACING_ENABLED":               "there are no traces",
-
-		"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "the certificate must be valid for the host, or for server_name= in the store URL",
-	} {
-		if r.yes(name, false) {
-			all = append(all, name+" has no effect: "+reason)
-		}
-	}
-	for name, reason := range map[string]string{
-		"CACHE_KEY_PREFIX": "use ?namespace= in the store URL",
-		"DEBUG_HOST":       "the admin listener is bound to loopback; set admin.addr and admin.token to change that",
-	} {
-		if _, ok := r.lookup(name); ok {
-			all = append(all, name+" has no effect: "+reason)
-		}
-	}
-	all = append(all, r.mapper()...)
-	slices.Sort(all)
-	return all
 }
 
 // source sets where the rules come from: files or a control plane.
@@ -342,14 +257,4 @@ func (r *ratelimitEnv) ratio(path, name string) {
 		return
 	}
 	r.set(path, name, strconv.FormatFloat(100*ratio, 'f', 4, 64)+"%", name)
-}
-
-// mapper returns a warning if PROMETHEUS_MAPPER_YAML is an existing file. Envoy
-// Gateway sets the variable, usually to a file that does not exist.
-func (r *ratelimitEnv) mapper() []string {
-	name := "PROMETHEUS_MAPPER_YAML"
-	if _, err := os.Stat(r.text(name, "")); err != nil {
-		return nil
-	}
-	return []string{name + " has no effect: metrics have the default names of envoyproxy/ratelimit"}
 }

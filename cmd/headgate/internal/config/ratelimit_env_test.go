@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
@@ -54,15 +53,6 @@ func TestRatelimitEnvironment(t *testing.T) {
 			"grpc.tls_cert": "/c", "grpc.tls_key": "/k", "grpc.client_ca": "/ca", "grpc.client_name": "n",
 		}},
 		{"TLS disabled", map[string]string{"GRPC_SERVER_TLS_CERT": "/c"}, map[string]string{"grpc.tls_cert": ""}},
-		{"Redis", map[string]string{"REDIS_SOCKET_TYPE": "tcp", "REDIS_URL": "redis:6379"}, map[string]string{"store": "redis://redis:6379"}},
-		{"Redis socket", map[string]string{"REDIS_URL": "/run/redis.sock"}, map[string]string{"store": "redis+unix:///run/redis.sock"}},
-		{"Redis with TLS", map[string]string{"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CACERT": "/ca"}, map[string]string{"store": "rediss://r:1?ca=%2Fca"}},
-		{"Redis with client certificate", map[string]string{
-			"REDIS_URL": "r:1", "REDIS_TLS": "true", "REDIS_TLS_CLIENT_CERT": "/c", "REDIS_TLS_CLIENT_KEY": "/k",
-		}, map[string]string{"store": "rediss://r:1?cert=%2Fc&key=%2Fk"}},
-		{"a cluster", map[string]string{"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster"}, map[string]string{"store": "redis+cluster://a:1,b:2"}},
-		{"sentinels", map[string]string{"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "SENTINEL"}, map[string]string{"store": "redis+sentinel://a:1,b:2/main"}},
-		{"memcached", map[string]string{"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1,b:2"}, map[string]string{"store": "memcached://a:1,b:2"}},
 		{"metrics and the log", map[string]string{
 			"USE_PROMETHEUS": "true", "PROMETHEUS_ADDR": ":19001", "DEBUG_PORT": "6071", "LOG_FORMAT": "json", "LOG_LEVEL": "WARNING",
 		}, map[string]string{
@@ -115,16 +105,6 @@ func TestRatelimitEnvironment(t *testing.T) {
 	}
 }
 
-func TestRatelimitRedisAuth(t *testing.T) {
-	t.Parallel()
-	for auth, want := range map[string]string{"p@ss": "redis://:p%40ss@r:1", "user:a:b": "redis://user:a%3Ab@r:1"} {
-		from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_URL": "r:1", "REDIS_AUTH": auth})}
-		if c, err := from.Load(); err != nil || string(c.Store) != want {
-			t.Errorf("%s: got %v, error %v want %s", auth, c, err, want)
-		}
-	}
-}
-
 // HOST and PORT may be set in any environment: they enable no compatibility.
 func TestRatelimitNotEnabled(t *testing.T) {
 	t.Parallel()
@@ -151,16 +131,11 @@ func TestRatelimitUnsupported(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
 		"CONFIG_TYPE": "GRPC_XDS_DELTA", "BACKEND_TYPE": "mongo", "SHADOW_MODE": "maybe", "NEAR_LIMIT_RATIO": "2", "GRPC_PORT": "x",
-		"GRPC_MAX_CONNECTION_AGE": "soon", "LOG_LEVEL": "loud", "LOG_FORMAT": "xml",
+		"GRPC_MAX_CONNECTION_AGE": "soon", "LOG_LEVEL": "loud", "REDIS_TIMEOUT": "soon",
 	} {
 		from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{name: value})}
 		if _, err := from.Load(); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s=%s: got %v, want an error that names it", name, value, err)
 		}
-	}
-	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"REDIS_PERSECOND": "true", "CACHE_KEY_PREFIX": "p", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "1"})}
-	c, err := from.Load()
-	if err != nil || !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.HasPrefix(w, "REDIS_PERSECOND") }) || len(c.Warnings) != 3 {
-		t.Errorf("got %v, error %v, want three warnings", c, err)
 	}
 }

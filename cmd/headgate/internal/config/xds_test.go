@@ -60,7 +60,7 @@ func TestXDSHeadersMasked(t *testing.T) {
 func TestMetricsMapperWarning(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/conf.yaml"
-	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"PROMETHEUS_MAPPER_YAML": path})}
+	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"PROMETHEUS_MAPPER_YAML": path, "REDIS_URL": "r:1"})}
 	if c, err := from.Load(); err != nil || len(c.Warnings) != 0 {
 		t.Errorf("without the file: %v, error %v", c, err)
 	}
