@@ -334,6 +334,8 @@ func verifyChain(s tls.ConnectionState, roots *x509.CertPool) error {
 	for _, c := range s.PeerCertificates[1:] {
 		intermediates.AddCert(c)
 	}
-	_, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates})
-	return err
+	if _, err := s.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: intermediates}); err != nil {
+		return &tls.CertificateVerificationError{UnverifiedCertificates: s.PeerCertificates, Err: err}
+	}
+	return nil
 }
