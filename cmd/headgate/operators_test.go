@@ -65,7 +65,7 @@ func TestAdminListenerClosesLast(t *testing.T) {
 	}
 	defer conn.Close()
 	const body = `{"limit":"5/1h","key":"k"}`
-	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+	fmt.Fprintf(conn, "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
 	answer := bufio.NewReader(conn)
 	if line, err := answer.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)

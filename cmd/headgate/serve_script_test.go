@@ -130,7 +130,7 @@ func begin(ts *testscript.TestScript, _ bool, args []string) {
 	conn, err := net.Dial("tcp", ts.Getenv("ADDR"))
 	ts.Check(err)
 	ts.Defer(func() { conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: %s\r\n\r\n", args[0], args[2])
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %s\r\n\r\n", args[0], args[2])
 	ts.Check(err)
 	interim := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n"))
 	_, err = io.ReadFull(conn, interim)

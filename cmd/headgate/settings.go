@@ -18,7 +18,7 @@ import (
 // the rare ones.
 var settingGroups = []struct{ heading, common, rare string }{
 	{"General", "enforcement", ""},
-	{"HTTP API", "http.addr trusted_proxies", "http.max_connections"},
+	{"HTTP API", "http.addr trusted_proxies", "http.allowed_hosts http.max_connections"},
 	{
 		"Redis-compatible endpoint (RESP)", "resp.addr resp.user resp.password",
 		"resp.event_loops resp.max_clients resp.max_request_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",

@@ -66,8 +66,8 @@ var serviceRules = map[string]packageRule{
 	service("httpapi"): {
 		why: "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
 		code: []string{
-			".", "algo", "internal/problem", service("answerfields"), service("engine"), service("logs"),
-			service("suggest"),
+			".", "algo", "internal/problem", service("answerfields"), service("engine"),
+			service("localaccess"), service("logs"), service("suggest"),
 		},
 		tests: []string{
 			"internal/leaktest", "internal/testserver", "memstore", "redisstore", service("envoyconfig"),

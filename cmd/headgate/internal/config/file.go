@@ -55,9 +55,19 @@ type File struct {
 
 // HTTP has the settings of the HTTP API listener.
 type HTTP struct {
-	Addr           Address `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
-	TLS            TLS     `yaml:",inline" peer:"client"`
-	MaxConnections int     `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
+	Addr           Address    `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
+	AllowedHosts   []HostName `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
+	TLS            TLS        `yaml:",inline" peer:"client"`
+	MaxConnections int        `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
+}
+
+// HostNames returns the names in AllowedHosts.
+func (h *HTTP) HostNames() []string {
+	var names []string
+	for _, name := range h.AllowedHosts {
+		names = append(names, string(name))
+	}
+	return names
 }
 
 // RESP has the settings of the Redis-compatible endpoint.

@@ -7,6 +7,7 @@ package config
 var helps = map[string]string{
 	"http":                 "HTTP API listener",
 	"http.addr":            "listen address, or off; port 0 selects a free port",
+	"http.allowed_hosts":   "host names that requests may use besides IP addresses and localhost; * for all",
 	"http.tls_cert":        "certificate chain file (PEM); if empty, TLS is disabled",
 	"http.tls_key":         "private key file (PEM)",
 	"http.client_ca":       "CA file for client certificates; if set, clients must present one",

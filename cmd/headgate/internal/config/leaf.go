@@ -93,6 +93,10 @@ var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[Method](): {
 		kind: kindString, pattern: `^[A-Za-z-]{1,32}$`, description: "an HTTP method such as GET", parse: parser(parseMethod), example: "POST",
 	},
+	reflect.TypeFor[HostName](): {
+		kind: kindString, pattern: `^(\*|[0-9A-Za-z._~-]+)$`, description: "a host name without a port, or *", parse: parser(parseHostName),
+		example: "headgate.internal",
+	},
 	reflect.TypeFor[Network](): {
 		kind: kindString, pattern: `^[0-9A-Fa-f:.]+(/[0-9]{1,3})?$`, description: "a network such as 10.0.0.0/8 or an IP address", parse: parser(parseNetwork),
 		example: "10.0.0.0/8",

@@ -263,6 +263,7 @@ func (c *Config) warn() {
 				": any client can forge its address; list only the networks of your proxies")
 		}
 	}
+	c.warnOfOpenListeners()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

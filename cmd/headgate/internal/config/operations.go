@@ -39,3 +39,19 @@ func (c *Config) checkAdmin() *Error {
 		"set admin.token (--admin-token or HEADGATE_ADMIN_TOKEN), listen on 127.0.0.1:"+port+
 		", or set --metrics-addr if metrics alone are needed")
 }
+
+// warnOfOpenListeners adds a warning for each listener that other machines can reach
+// without credentials and whose API can refund and reset keys.
+func (c *Config) warnOfOpenListeners() {
+	http, resp := &c.HTTP, &c.RESP
+	c.warnOfOpenListener("http.addr", string(http.Addr), http.TLS.CA != "", "http.client_ca")
+	c.warnOfOpenListener("resp.addr", string(resp.Addr), resp.Password != "" || resp.TLS.CA != "", "resp.password or resp.client_ca")
+}
+
+func (c *Config) warnOfOpenListener(path, addr string, authenticated bool, remedy string) {
+	if addr == string(Off) || addr == "" || authenticated || localaccess.Address(addr) {
+		return
+	}
+	c.Warnings = append(c.Warnings, path+" "+addr+" is not a loopback address and requires no credentials: any client "+
+		"that can connect can spend, refund or reset any key; set "+remedy+", or restrict access by the network")
+}

@@ -29,6 +29,41 @@ func TestPublicAdminRequiresToken(t *testing.T) {
 	}
 }
 
+// A warning reports each listener that other machines can use without credentials.
+func TestOpenListenersAreReported(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flags map[string]string
+		want  []string // beginnings of the warnings
+	}{
+		{nil, nil},
+		{map[string]string{"http.addr": "off", "resp.addr": "off"}, nil},
+		{map[string]string{"http.addr": "[::1]:8080", "resp.addr": "unix:/run/headgate.sock"}, nil},
+		{map[string]string{"http.addr": "0.0.0.0:8080"}, []string{"http.addr 0.0.0.0:8080 "}},
+		{map[string]string{"http.addr": ":8080", "http.client_ca": "ca.crt"}, nil},
+		{map[string]string{"http.addr": "10.0.0.7:8080", "http.tls_cert": "a", "http.tls_key": "b"}, []string{"http.addr 10.0.0.7:8080 "}},
+		{map[string]string{"resp.addr": "0.0.0.0:6380"}, []string{"resp.addr 0.0.0.0:6380 "}},
+		{map[string]string{"resp.addr": "0.0.0.0:6380", "resp.password": "p"}, nil},
+		{map[string]string{"resp.addr": "0.0.0.0:6380", "resp.client_ca": "ca.crt"}, nil},
+		{map[string]string{"http.addr": "[::]:1", "resp.addr": "headgate.internal:2"}, []string{"http.addr [::]:1 ", "resp.addr headgate.internal:2 "}},
+	} {
+		from := config.Sources{Flags: c.flags}
+		loaded, err := from.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(loaded.Warnings) != len(c.want) {
+			t.Errorf("%v: got %q want %d warnings", c.flags, loaded.Warnings, len(c.want))
+			continue
+		}
+		for i, w := range loaded.Warnings {
+			if !strings.HasPrefix(w, c.want[i]) || !strings.Contains(w, "reset any key") {
+				t.Errorf("%v: got %q want a warning about %s", c.flags, w, c.want[i])
+			}
+		}
+	}
+}
+
 func TestPrintWithoutSecrets(t *testing.T) {
 	t.Parallel()
 	from := config.Sources{Flags: map[string]string{"admin.token": "hunter2", "log.hash_secret": "hunter3", "resp.password": "hunter4"}}

@@ -56,6 +56,9 @@ type Path string
 // ChargeMode selects how the descriptors of one Envoy request are charged.
 type ChargeMode string
 
+// HostName is a host name without a port, or * for every name.
+type HostName string
+
 // Network is an IP network.
 type Network struct{ netip.Prefix }
 
@@ -104,6 +107,18 @@ func (n Network) String() string {
 func parseMethod(s string) (Method, error) {
 	var m routing.Methods
 	return Method(strings.ToUpper(s)), m.Add(s)
+}
+
+func parseHostName(s string) (HostName, error) {
+	name := strings.TrimSuffix(s, ".")
+	invalid := strings.ContainsFunc(name, func(r rune) bool {
+		return r > '~' || r <= ',' || strings.ContainsRune("/:;<=>?@[]\\^`{|}", r)
+	})
+	if name != "*" && (name == "" || invalid) {
+		return "", fmt.Errorf("%s is not a host name; must be a name such as headgate.internal, without "+
+			"a port, or * for every name", clip(s))
+	}
+	return HostName(name), nil
 }
 
 func parseNetwork(s string) (Network, error) {

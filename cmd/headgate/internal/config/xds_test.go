@@ -61,11 +61,11 @@ func TestMetricsMapperWarning(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/conf.yaml"
 	from := config.Sources{Ratelimit: true, Lookup: lookupOf(map[string]string{"PROMETHEUS_MAPPER_YAML": path, "REDIS_URL": "r:1"})}
-	if c, err := from.Load(); err != nil || len(c.Warnings) != 0 {
+	if c, err := from.Load(); err != nil || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "http.addr") {
 		t.Errorf("without the file: %v, error %v", c, err)
 	}
 	replace(t, path, "mappings: []")
-	if c, err := from.Load(); err != nil || len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "PROMETHEUS_MAPPER_YAML has no effect") {
+	if c, err := from.Load(); err != nil || len(c.Warnings) != 2 || !strings.HasPrefix(c.Warnings[0], "PROMETHEUS_MAPPER_YAML has no effect") {
 		t.Errorf("with the file: %v, error %v", c, err)
 	}
 }

@@ -47,6 +47,10 @@ type Options struct {
 	// reachable from other machines. Loopback addresses in X-Forwarded-For are trusted
 	// only if TrustedProxies contains them.
 	Local bool
+	// AllowHost reports whether a request with the given Host is from a proxy, and not
+	// from a browser that DNS rebinding connected to the listener. Proxies may send the
+	// Host of their client. nil allows every Host.
+	AllowHost func(host string) bool
 	// Log is the logger for a warning when an address that is not a trusted proxy sends
 	// a request. Only the first such request is logged. nil means no log.
 	Log *slog.Logger
@@ -58,6 +62,7 @@ type Handler struct {
 	engine *engine.Engine
 	fields *answerfields.Writer
 	local  bool
+	hosts  func(host string) bool
 	log    *slog.Logger
 	warned atomic.Bool
 	trust  atomic.Pointer[trust]
@@ -69,7 +74,7 @@ type Handler struct {
 // opts may be nil.
 func New(e *engine.Engine, opts *Options) (*Handler, error) {
 	opts = cmp.Or(opts, &Options{})
-	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, log: opts.Log}
+	h := &Handler{engine: e, fields: answerfields.New(), local: opts.Local, hosts: opts.AllowHost, log: opts.Log}
 	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	if _, err := h.trustOf(e.ActiveConfig()); err != nil {
 		return nil, err
@@ -154,7 +159,11 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 	t, err := h.trustOf(c.config)
 	if err != nil || !t.peers.Trusts(r.RemoteAddr) {
 		h.warnOnce()
-		return refuse(http.StatusForbidden, peerName(r.RemoteAddr)+" is not a trusted proxy; add its network to trusted_proxies")
+		return refuse(http.StatusForbidden, "the peer is not a trusted proxy; add its network to trusted_proxies")
+	}
+	if h.hosts != nil && !h.hosts(r.Host) {
+		return refuse(http.StatusMisdirectedRequest, "the host name is not allowed with the port of this listener; configure the proxy to "+
+			"send another Host, or add the name to http.allowed_hosts")
 	}
 	format, refusal := describe(r, &c.described)
 	if refusal != nil {
@@ -174,14 +183,6 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 		c.checks = append(c.checks, engine.Check{Policy: charge.Policy, Key: charge.Key, Cost: 1, Composed: true})
 	}
 	return nil
-}
-
-// peerName returns a name for the other end of a connection, for use in a sentence.
-func peerName(remoteAddr string) string {
-	if addr, err := netip.ParseAddrPort(remoteAddr); err == nil {
-		return "peer " + addr.Addr().Unmap().String()
-	}
-	return "the peer on a unix socket"
 }
 
 // needsClient reports whether the key for at least one policy depends on the client's

@@ -284,6 +284,10 @@ func TestTrustedProxies(t *testing.T) {
 		if w.Code != c.want {
 			t.Errorf("peer %s, %v, local %t: got %d want %d", c.peer, c.o.TrustedProxies, c.o.Local, w.Code, c.want)
 		}
+		// Caddy and Traefik forward the body to their clients.
+		if addr, err := netip.ParseAddrPort(c.peer); err == nil && strings.Contains(w.Body.String(), addr.Addr().Unmap().String()) {
+			t.Errorf("peer %s: the body contains its address: %s", c.peer, w.Body)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
 // DefaultMaxBodyBytes is the default of [Options].MaxBodyBytes.
@@ -39,6 +40,9 @@ type Options struct {
 	// that ends with a slash includes all paths below it. If several paths match, the
 	// longest is used. The map must not be changed after the call of [New].
 	Mounted map[string]http.Handler
+	// Guard protects the API against web pages; nil means a [Guard] for every Host. It
+	// does not protect Mounted.
+	Guard *Guard
 }
 
 // Handler serves the HTTP API. It is created with [New] and may be used concurrently.
@@ -68,20 +72,20 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		h.health = NewHealth(e, nil)
 	}
 	h.tooLarge = fmt.Sprintf("the body must have at most %d bytes", h.maxBodyBytes)
-	h.route(opts.Mounted)
+	h.route(cmp.Or(opts.Guard, NewGuard(localaccess.Hosts{}, nil)), opts.Mounted)
 	return h
 }
 
 // route fills the tables of paths. These are used instead of [http.ServeMux], because
 // it redirects a path with a double slash. Here, such a path gets status 404, and a
 // mounted handler receives the path unchanged.
-func (h *Handler) route(mounted map[string]http.Handler) {
+func (h *Handler) route(guard *Guard, mounted map[string]http.Handler) {
 	h.routes = map[string]http.Handler{"/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI)}
 	verbs := map[string]headgate.Verb{
 		"/v1/check": headgate.Take, "/v1/peek": headgate.Peek, "/v1/refund": headgate.Refund, "/v1/reset": headgate.Reset,
 	}
 	for path, verb := range verbs {
-		h.routes[path] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.decide(w, r, verb) })
+		h.routes[path] = guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.decide(w, r, verb) }))
 	}
 	paths := []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz", "/openapi.json"}
 	for _, path := range slices.Sorted(maps.Keys(mounted)) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/memstore"
 )
@@ -39,7 +41,9 @@ func newDescribed(t *testing.T) *described {
 	d := &described{t: t, store: memstore.New(nil), seen: make(map[string]bool)}
 	t.Cleanup(func() { _ = d.store.Close() })
 	e := must(engine.New(d.store, &engine.Options{Policies: policies}))
-	proxies := must(forwardauth.New(e, &forwardauth.Options{Local: true}))
+	hosts := localaccess.NewHosts(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, false, nil)
+	guard := httpapi.NewGuard(hosts, nil)
+	proxies := must(forwardauth.New(e, &forwardauth.Options{Local: true, AllowHost: hosts.AllowForwarded}))
 	envoy := must(rlsapi.New(e, &rlsapi.Options{Unavailable503: true}))
 	rules := must(envoyconfig.Parse([]envoyconfig.File{{Name: "d.yaml", Content: []byte("domain: d\ndescriptors: [{key: k}]\n")}}, nil))
 	if err := envoy.Apply(rules); err != nil {
@@ -47,13 +51,14 @@ func newDescribed(t *testing.T) *described {
 	}
 	h := httpapi.New(e, &httpapi.Options{
 		MaxBodyBytes: 4 << 10,
+		Guard:        guard,
 		Health: httpapi.NewHealth(e, &httpapi.HealthOptions{
 			Store: "memory", Config: func() (uint64, bool) { return 1, false }, ControlPlane: func() (bool, bool) { return true, true },
 		}),
 		Mounted: map[string]http.Handler{
 			forwardauth.Path:       proxies,
 			forwardauth.Path + "/": proxies,
-			"/json":                http.HandlerFunc(envoy.ServeJSON),
+			"/json":                guard.Protect(http.HandlerFunc(envoy.ServeJSON)),
 			"/healthcheck":         http.HandlerFunc(envoy.ServeHealth),
 		},
 	})
@@ -86,6 +91,7 @@ func (d *described) ask(method, path, target, body string, fields ...string) (st
 	for i := 0; i < len(fields); i += 2 {
 		r.Header.Set(fields[i], fields[i+1])
 	}
+	r.Host = r.Header.Get("Host") // if it is empty, that of the URL
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		d.t.Fatalf("%s %s: %v", method, target, err)
@@ -239,8 +245,16 @@ func (d *described) askForChecks() {
 		d.expect("POST", verb, verb, `{"policy":"two"}`, 400)
 		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"policy":"none","key":"k"}]}`, 404)
 		d.expect("PUT", verb, verb, `{}`, 405)
+		d.expectGuarded(verb)
 		d.expect("POST", verb, verb, strings.Repeat(" ", 4<<10+1), 413)
 	}
+}
+
+// expectGuarded sends requests as web pages have browsers send them.
+func (d *described) expectGuarded(path string) {
+	d.t.Helper()
+	d.expect("POST", path, path, "{}", 403, "Origin", "https://evil.example")
+	d.expect("POST", path, path, "{}", 421, "Host", "evil.example")
 }
 
 func (d *described) askAsAProxy() {
@@ -256,6 +270,7 @@ func (d *described) askAsAProxy() {
 		target := strings.Replace(path, "{policy}", "login", 1)
 		d.expect("GET", path, target, "", 400)
 		d.expect("GET", path, target, "", 414, long...)
+		d.expect("GET", path, target, "", 421, append(slices.Clone(aRequest), "Host", "evil.example")...)
 	}
 	d.expect("GET", byPolicy, byRoute+"/none", "", 404, aRequest...)
 }
@@ -269,6 +284,7 @@ func (d *described) askTheRest() {
 	d.expect("POST", "/json", "/json", descriptor, 200)
 	d.expect("POST", "/json", "/json", descriptor, 429)
 	d.expect("POST", "/json", "/json", "{}", 400)
+	d.expectGuarded("/json")
 	d.expect("POST", "/json", "/json", strings.Repeat(" ", 64<<10+1), 400)
 }
 

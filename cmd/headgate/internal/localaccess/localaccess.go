@@ -13,7 +13,7 @@
 //     "localhost" or a name below it. Any other name may be an attacker's that resolves
 //     to 127.0.0.1 (DNS rebinding). An endpoint that other machines may use accepts any
 //     literal address and the names that its operator lists ([NamedHost]): only a name
-//     can be rebound.
+//     can be rebound. [Hosts] is this rule for one listener.
 //   - No page of another site had a browser send the request ([CrossSite]). A person
 //     who follows a link is not such a page.
 //   - No proxy sent it on ([Proxied]): behind a proxy the client may be on any machine.
@@ -52,7 +52,7 @@ func Addr(addr net.Addr) bool {
 // address of this machine.
 func Host(host string) bool {
 	name := hostName(host)
-	return loopback(name) || name == "localhost" || strings.HasSuffix(name, ".localhost")
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || loopback(name)
 }
 
 // NamedHost reports whether the Host of a request cannot be the result of DNS
@@ -60,8 +60,11 @@ func Host(host string) bool {
 // names, ignoring case.
 func NamedHost(host string, names ...string) bool {
 	name := hostName(host)
+	if Host(host) || slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) }) {
+		return true
+	}
 	_, err := netip.ParseAddr(name)
-	return err == nil || Host(host) || slices.ContainsFunc(names, func(other string) bool { return strings.EqualFold(other, name) })
+	return err == nil
 }
 
 // hostName returns the name or address in a Host, in lower case, without port, brackets

@@ -60,7 +60,7 @@ func openHTTP(ctx context.Context, p *parts) (listener, error) {
 		return listener{}, errors.Join(err, ln.Close())
 	}
 	ln = secured(ln, secure)
-	server, err := newHTTPServer(p, ln)
+	server, err := newHTTPServer(p, ln, secure != nil)
 	if err != nil {
 		return listener{}, errors.Join(err, ln.Close())
 	}
@@ -70,9 +70,11 @@ func openHTTP(ctx context.Context, p *parts) (listener, error) {
 // newHTTPServer creates the server for an open HTTP listener. The server trusts every
 // proxy, and serves the demo page, only if the listener is local: the page has no
 // login.
-func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
+func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, error) {
 	c, local := p.config, localaccess.Addr(ln.Addr())
-	proxies, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, Log: p.log})
+	hosts := localaccess.NewHosts(ln.Addr(), secure, c.HTTP.HostNames())
+	guard := httpapi.NewGuard(hosts, p.log)
+	proxies, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, AllowHost: hosts.AllowForwarded, Log: p.log})
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +82,14 @@ func newHTTPServer(p *parts, ln net.Listener) (*httpapi.Server, error) {
 	mounted := map[string]http.Handler{
 		forwardauth.Path:       proxies,
 		forwardauth.Path + "/": proxies,
-		"/json":                http.HandlerFunc(p.envoy.handler.ServeJSON),
+		"/json":                guard.Protect(http.HandlerFunc(p.envoy.handler.ServeJSON)),
 		"/healthcheck":         http.HandlerFunc(p.envoy.handler.ServeHealth),
 	}
 	if local {
 		mounted[demoPath] = http.RedirectHandler(demoPath+"/", http.StatusFound)
 		mounted[demoPath+"/"] = page
 	}
-	handler := httpapi.New(p.seen.http, &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted})
+	handler := httpapi.New(p.seen.http, &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Guard: guard})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: p.log,
