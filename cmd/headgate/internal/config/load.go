@@ -264,6 +264,7 @@ func (c *Config) warn() {
 		}
 	}
 	c.warnOfOpenListeners()
+	c.warnOfHeaderKeys()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

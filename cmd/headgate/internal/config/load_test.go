@@ -249,7 +249,7 @@ func TestFullFile(t *testing.T) {
 			}
 		}
 	}
-	if got := slices.Sorted(maps.Keys(c.Policies)); !slices.Equal(got, []string{"api", "login", "upload"}) || len(c.Routes) != 4 {
+	if got := slices.Sorted(maps.Keys(c.Policies)); !slices.Equal(got, []string{"api", "api-address", "login", "upload"}) || len(c.Routes) != 4 {
 		t.Errorf("got policies %q and %d routes", got, len(c.Routes))
 	}
 	parsed, err := config.Parse(config.FullFile, text)
@@ -301,8 +301,8 @@ trusted_proxies: ["10.0.0.0/8"]
 	if got := routes.AppendPolicyKeys(nil, request); !slices.Equal(got, []routing.PolicyKey{{Policy: "api", Key: "acme"}}) {
 		t.Errorf("a call with a key: got %+v", got)
 	}
-	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "instances") {
-		t.Errorf("warnings: got %q want one about instances", c.Warnings)
+	if len(c.Warnings) != 2 || !strings.Contains(c.Warnings[0], "instances") || !strings.HasPrefix(c.Warnings[1], "routes[1]: ") {
+		t.Errorf("warnings: got %q want one about instances and one about the key of a route", c.Warnings)
 	}
 }
 

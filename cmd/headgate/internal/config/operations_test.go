@@ -76,3 +76,36 @@ func TestPrintWithoutSecrets(t *testing.T) {
 		t.Errorf("printed, error %v:\n%s", err, text.String())
 	}
 }
+
+// A route whose policies all have a key that clients choose is reported.
+func TestHeaderKeysAreReported(t *testing.T) {
+	t.Parallel()
+	const policies = `policies:
+  key: {limits: 5/s, key: "header:X-API-Key, ip"}
+  only: {limits: 5/s, key: "header:X-API-Key"}
+  joined: {limits: 5/s, key: "ip+header:X-Tenant"}
+  address: {limits: 5/s}
+  network: {limits: 5/s, key: ip/48}
+  fallback: {limits: 5/s, key: "ip, header:X-API-Key"}
+  path: {limits: 5/s, key: path}
+`
+	for routed, want := range map[string]string{
+		"key": `policy "key" with the key header:x-api-key, ip`, "only": `policy "only" with the key header:x-api-key`,
+		"joined, key": `policy "joined" with the key ip+header:x-tenant`,
+		"":            "", "address": "", "key, address": "", "network, key": "", "fallback": "", "path": "", "only, fallback": "",
+	} {
+		path := t.TempDir() + "/f.yaml"
+		replace(t, path, policies+"routes:\n  - {match: {path: /a}, policies: [address]}\n  - {policies: ["+routed+"]}\n")
+		from := config.Sources{Path: path}
+		c, err := from.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case want == "" && len(c.Warnings) > 0:
+			t.Errorf("%q: got %q want no warning", routed, c.Warnings)
+		case want != "" && (len(c.Warnings) != 1 || !strings.HasPrefix(c.Warnings[0], "routes[1]: ") || !strings.Contains(c.Warnings[0], want+": unless")):
+			t.Errorf("%q: got %q want one about routes[1] and %s", routed, c.Warnings, want)
+		}
+	}
+}

@@ -222,6 +222,13 @@ func keyError(text, word string, at int, reason string) error {
 	return &SyntaxError{"key", text, max(at, 0), len(strings.TrimSpace(word)), reason}
 }
 
+// PrefersHeader reports whether the first alternative of the expression contains a
+// header field. A client that sends the field then chooses its key.
+func (k Key) PrefersHeader() bool {
+	first, _, _ := strings.Cut(k.String(), ",") // the name of a field contains no comma
+	return strings.Contains(first, "header:")
+}
+
 func (k Key) orAddress() *key.Key[request] {
 	if k.key == nil {
 		return addressKey
