@@ -160,6 +160,9 @@ func (log *Log) Units(yield func(at, units int64) bool) {
 // newest entry. Use it to restore the entries that Units yielded.
 func (log *Log) Append(at, units int64) { log.add(at, units, true) }
 
+// Clear removes all entries. It keeps their memory for later entries.
+func (log *Log) Clear() { *log = Log{entries: log.entries[:0]} }
+
 func (log *Log) newest() int64 { return log.entries[len(log.entries)-1].At }
 
 func (log *Log) totalBefore(i int) int64 {

@@ -8,7 +8,8 @@
 // The state of a key takes 32 bytes in a hash table without pointers. The store
 // identifies a key by a keyed 128-bit hash and does not keep the key's text. The table
 // grows in three steps (1/256, 1/16 and all of its maximum size), so a small program
-// uses little memory. Sliding logs are lists of entries and are stored separately.
+// uses little memory. Sliding logs are lists of entries and are stored separately: 64
+// bytes for a key that was used once, and 128 bytes and 16 for each entry for others.
 //
 // # Behaviour when the store is full
 //
@@ -50,7 +51,9 @@ import (
 )
 
 // DefaultMaxEntries is the number of keys that a store is sized for if [Options] sets
-// no bound: about 38 MB when the store is full.
+// no bound. A full store then uses about 39 MB for all algorithms except sliding logs,
+// and up to 80 MB more for sliding logs. (The garbage collector may need as much
+// again.)
 const DefaultMaxEntries = 1_000_000
 
 // Options limits the memory of a store. A field that is zero sets no bound; if both
@@ -59,8 +62,9 @@ const DefaultMaxEntries = 1_000_000
 type Options struct {
 	// MaxEntries is the number of keys that the store is sized for. The table is sized
 	// for a load of 85 %, so up to a sixth more keys fit. For sliding logs there is
-	// separate room: for the same number of keys with four entries each, or for fewer
-	// keys with more entries.
+	// separate room of 64 bytes times MaxEntries: for the same number of keys that are
+	// used once, or for a third of them with two to four entries each, or for fewer keys
+	// with more entries. A client under two limits is two keys.
 	MaxEntries int
 	// MaxBytes is the maximum memory for all state, in bytes; at least 64 KiB. Three
 	// tenths of it are reserved for sliding logs, and six tenths for all other keys.
@@ -92,7 +96,7 @@ func (o Options) Validate() error {
 // memory of the sliding logs in bytes. Of MaxBytes, 56 % are used for the tables, 30 %
 // for sliding logs, and up to 9 % for overflow logs.
 func (o Options) sizes() (keys int, logBytes int64) {
-	keys, logBytes = o.MaxEntries, int64(o.MaxEntries)*newLogBytes
+	keys, logBytes = o.MaxEntries, int64(o.MaxEntries)*singleBytes
 	if o.MaxBytes > 0 {
 		usable := min(o.MaxBytes, 1<<48) - fixedBytes
 		fit, fitLogs := int(min(usable*56/100/keyBytes, math.MaxInt32)), usable*30/100
@@ -104,7 +108,7 @@ func (o Options) sizes() (keys int, logBytes int64) {
 		}
 	}
 	if keys == 0 {
-		return DefaultMaxEntries, DefaultMaxEntries * newLogBytes
+		return DefaultMaxEntries, DefaultMaxEntries * singleBytes
 	}
 	return keys, logBytes
 }
@@ -246,9 +250,9 @@ func (s *Store) Stats() Stats {
 		}
 		st.Bytes += r.bytes()
 	}
-	keys, entries := s.logs.count()
-	st.Keys += keys
-	st.LogEntries = entries
-	st.Bytes += int64(keys)*logKeyBytes + int64(entries)*logEntryBytes
+	logs := s.logs.stats()
+	st.Keys += logs.singles + logs.keys
+	st.LogEntries = logs.singles + logs.entries
+	st.Bytes += logs.bytes()
 	return st
 }

@@ -117,7 +117,7 @@ func TestHugeMaxBytesDoesNotReduceMaxEntries(t *testing.T) {
 			continue
 		}
 		k, l := o.sizes()
-		if k != 1000 || l != 1000*newLogBytes {
+		if k != 1000 || l != 1000*singleBytes {
 			t.Errorf("sizes with MaxBytes %d: %d keys, %d log bytes", mb, k, l)
 		}
 		s := New(&o)

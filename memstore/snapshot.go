@@ -33,6 +33,9 @@ const (
 	recordOverflowLog
 )
 
+// maxResetAt is the latest instant, in µs, at which a sliding log can expire.
+var maxResetAt = int64(headgate.MaxInstant) + headgate.MaxPeriod.Microseconds()
+
 // ErrSnapshot is matched by the error of [Restore] for an input that is not a complete
 // snapshot in this format.
 var ErrSnapshot = errors.New("memstore: not a valid snapshot")
@@ -91,6 +94,11 @@ func (sh *shard) snapshot(out *snapshotWriter, region, index int, now int64) {
 func (sh *logShard) snapshot(out *snapshotWriter, kind uint64, now int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	for d, one := range sh.singles {
+		if one.units() > 0 && one.resetAt() > now {
+			out.numbers(kind, d.hi, d.lo, uint64(min(one.resetAt(), maxResetAt)), 1, uint64(one.at), uint64(one.units()))
+		}
+	}
 	for d, k := range sh.keys {
 		if k.resetAt <= now {
 			continue
@@ -255,7 +263,7 @@ func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 	if kind == recordOverflowLog && entries > firstEntries {
 		return fmt.Errorf("%w: an overflow record of a sliding log has %d entries; the maximum is %d", ErrSnapshot, entries, firstEntries)
 	}
-	k, err := s.createRestoredLog(d, kind)
+	k, err := s.createRestoredLog(d, kind, entries)
 	if err != nil {
 		return err
 	}
@@ -277,29 +285,34 @@ func (s *Store) restoreLog(in *snapshotReader, kind uint64) error {
 			}
 		}
 	}
-	if resetAt <= newest || resetAt > int64(headgate.MaxInstant)+headgate.MaxPeriod.Microseconds() {
+	if resetAt <= newest || resetAt > maxResetAt {
 		return fmt.Errorf("%w: a sliding log expires at %d; must be after its newest entry and at most one period of 366 days after the latest instant", ErrSnapshot, resetAt)
 	}
-	k.resetAt = resetAt
+	if k.resetAt = resetAt; kind == recordLog {
+		s.logs.save(s.logs.shard(d), d, k)
+	}
 	return nil
 }
 
-// createRestoredLog returns an empty log for a record of the given kind. The digest d
-// must not have a log of this kind yet.
-func (s *Store) createRestoredLog(d digest, kind uint64) (*keyLog, error) {
+// createRestoredLog returns an empty log for a record of the given kind with the given
+// number of entries. The digest d must not have a log of this kind yet.
+func (s *Store) createRestoredLog(d digest, kind, entries uint64) (*keyLog, error) {
 	sh := s.logs.shard(d)
 	if kind == recordOverflowLog {
 		sh = &s.logs.overflow
 		s.logs.overflowUsed.Store(true)
 	}
-	if sh.keys[d] != nil {
+	if sh.find(d, new(keyLog)) != nil {
 		return nil, fmt.Errorf("%w: a sliding log occurs twice", ErrSnapshot)
 	}
 	var k *keyLog
-	if kind == recordOverflowLog {
+	switch {
+	case kind == recordOverflowLog:
 		k = s.logs.createOverflow(d, 0)
-	} else {
-		k = s.logs.create(sh, d, 0)
+	case entries <= 1:
+		k = s.logs.create(sh, d, 0, new(keyLog))
+	case s.logs.reserveBytes(sh, newLogBytes, 0):
+		k = sh.add(d, 0)
 	}
 	if k == nil {
 		return nil, errFull()

@@ -221,7 +221,7 @@ func (x *transaction) commit(decisions []headgate.Decision) {
 			next, _ := c.rule.step.Take(c.stateIn(final), x.t, c.n)
 			final[c.target] = next
 		case c.n > 0:
-			x.store.logs.spend(c.target.logShard, c.target.keyLog, c.logRule.step, x.t, c.n)
+			x.store.logs.spend(c.target.logShard, c.target.d, c.target.keyLog, c.logRule.step, x.t, c.n)
 		}
 	}
 	for i := range x.debits {
@@ -257,10 +257,12 @@ func (t *target) release(next algo.State, g *slotBound) {
 
 // rollBack unlocks every slot without spending units. If a limit was changed, it adapts
 // the state to the new limit, except in a peek. A slot that was allocated for a new key
-// becomes free again.
+// becomes free again, as does the memory of a new log.
 func (x *transaction) rollBack() {
 	for _, t := range x.targets {
 		switch {
+		case t.keyLog != nil && !x.peek:
+			x.store.logs.save(t.logShard, t.d, t.keyLog) // drops a log that was created for this call
 		case t.slot == nil:
 		case t.isNew:
 			t.slot.assign(freeDigest, t.seen, words{})

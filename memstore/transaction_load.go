@@ -125,7 +125,7 @@ func (x *transaction) lockOverflowShard(sh *shard) {
 func (x *transaction) loadLog(g *logBound, t *target) error {
 	logs := &x.store.logs
 	sh := logs.shard(t.d)
-	if t.keyLog, t.logShard = sh.keys[t.d], sh; t.keyLog == nil && logs.overflowUsed.Load() {
+	if t.keyLog, t.logShard = sh.find(t.d, new(keyLog)), sh; t.keyLog == nil && logs.overflowUsed.Load() {
 		x.lockOverflowLogs()
 		if k := logs.overflow.active(g.overflowDigest(t.d), x.t); k != nil {
 			t.keyLog, t.logShard = k, &logs.overflow
@@ -136,9 +136,9 @@ func (x *transaction) loadLog(g *logBound, t *target) error {
 	case x.peek:
 	case t.keyLog != nil:
 		// A sweep must not drop this log while another log is created.
-		t.keyLog.resetAt = max(t.keyLog.resetAt, x.t+1)
+		t.logShard.keepAfter(x.t, t.d, t.keyLog)
 	default:
-		if t.keyLog = logs.create(sh, t.d, x.t); t.keyLog == nil {
+		if t.keyLog = logs.create(sh, t.d, x.t, new(keyLog)); t.keyLog == nil {
 			return x.loadOverflowLog(g, t)
 		}
 	}
