@@ -182,6 +182,37 @@ func TestRatelimitReload(t *testing.T) {
 	})
 }
 
+// Rule files may have any name and be in subfolders, and metadata may have any keys.
+func TestRatelimitFiles(t *testing.T) {
+	t.Parallel()
+	root := rulesRoot(t, "testdata/ratelimit/rules")
+	folder := root + "/ratelimit/config/"
+	write := func(name, content string) {
+		if err := os.MkdirAll(filepath.Dir(folder+name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(folder+name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const rule = "\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 7}, metadata: {y: 1, 2: x}}]"
+	write("b.yml", "domain: yml"+rule)
+	write("sub/further/c", "domain: below"+rule)
+	p := replaceRatelimit(t, "REDIS_URL="+testserver.Redis(t).Addr(), "RUNTIME_ROOT="+root, "RUNTIME_SUBDIRECTORY=ratelimit",
+		"RUNTIME_WATCH_ROOT=false", "RESPONSE_DYNAMIC_METADATA=true")
+	for _, domain := range []string{"yml", "below"} {
+		resp := p.mustAsk(domain, 1, "k=v")
+		if got, want := summary(resp), "OK | OK 7/DAY left 6"; got != want {
+			t.Errorf("domain %s: got %s want %s", domain, got, want)
+		}
+		if got := resp.GetDynamicMetadata().GetFields()["metadata"].GetStructValue().GetFields(); got["y"].GetNumberValue() != 1 || got["2"].GetStringValue() != "x" {
+			t.Errorf("domain %s: metadata %v", domain, got)
+		}
+	}
+	write("sub/new/d.yaml", "domain: added"+rule)
+	eventually(t, "a file in a new subfolder applies", func() bool { return summary(p.mustAsk("added", 0, "k=v")) == "OK | OK 7/DAY left 7" })
+}
+
 // runReload checks that the domain reload applies after add and no longer after remove.
 func (p *replacement) runReload(add, remove func()) {
 	p.t.Helper()
@@ -239,6 +270,7 @@ func TestRatelimitServerTLS(t *testing.T) {
 		"GRPC_SERVER_TLS_KEY="+dir+"/tls.key", "GRPC_CLIENT_TLS_CACERT="+ca+"/ca.crt", "GRPC_CLIENT_TLS_SAN=client.example",
 		"RUNTIME_ROOT="+rulesRoot(t, "testdata/ratelimit/rules"), "RUNTIME_SUBDIRECTORY=ratelimit")
 	p.mustListen(t, 4)
+	eventually(t, "the store is reachable", p.ready)
 	if err := askGRPCS(p.addrs["grpc"], clientOf(server)); err == nil {
 		t.Error("a client without a certificate is accepted")
 	}

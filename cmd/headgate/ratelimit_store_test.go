@@ -41,7 +41,7 @@ func TestRatelimitRedisVariables(t *testing.T) {
 		decides(t, append(env, "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true")...)
 		root := "RUNTIME_ROOT=" + rulesRoot(t, "testdata/ratelimit/rules")
 		for _, wrong := range [][]string{env, {env[0], env[1], "REDIS_TLS_CACERT=" + s.CAFile(), "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true"}} {
-			p := replaceRatelimit(t, append(wrong, root, "RUNTIME_SUBDIRECTORY=ratelimit")...)
+			p := replaceWithoutStore(t, append(wrong, root, "RUNTIME_SUBDIRECTORY=ratelimit")...)
 			if resp, err := p.ask("another", 1, "key4=v"); err == nil {
 				t.Errorf("%v: an untrusted certificate is accepted: %v", wrong, summary(resp))
 			}
@@ -72,7 +72,7 @@ func TestRatelimitSendsNoPlainText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	p := replaceRatelimit(t, "REDIS_URL=redis://:password123@"+ln.Addr().String(), "REDIS_TLS=true", "HEADGATE_STORE_BUDGET=1ms",
+	p := replaceWithoutStore(t, "REDIS_URL=redis://:password123@"+ln.Addr().String(), "REDIS_TLS=true", "HEADGATE_STORE_BUDGET=1ms",
 		"RUNTIME_ROOT="+rulesRoot(t, "testdata/ratelimit/rules"), "RUNTIME_SUBDIRECTORY=ratelimit")
 	if _, err := p.ask("another", 1, "key4=v"); err == nil {
 		t.Error("a decision without a store")

@@ -46,9 +46,27 @@ func startRatelimit(t *testing.T, env ...string) *replacement {
 	return &replacement{launched: startCommand(t, cmd), t: t}
 }
 
-// replaceRatelimit starts the program and connects to it. A rules folder is the content
-// of ROOT/ratelimit/config.
+// replaceRatelimit starts the program, connects to it, and waits until its store is
+// reachable.
 func replaceRatelimit(t *testing.T, env ...string) *replacement {
+	t.Helper()
+	p := replaceWithoutStore(t, env...)
+	eventually(t, "the store is reachable", p.ready)
+	return p
+}
+
+// ready reports whether the store is reachable.
+func (p *replacement) ready() bool {
+	resp, err := http.Get("http://" + p.addrs["http"] + "/readyz") //nolint:noctx // it answers immediately
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// replaceWithoutStore is like replaceRatelimit, but does not wait for the store.
+func replaceWithoutStore(t *testing.T, env ...string) *replacement {
 	t.Helper()
 	p := startRatelimit(t, env...)
 	p.mustListen(t, 4)

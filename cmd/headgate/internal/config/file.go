@@ -100,6 +100,7 @@ type Envoy struct {
 	Config          Folder         `yaml:"config" restart:"yes"`
 	MergeDomains    bool           `yaml:"merge_domains" default:"false" restart:"yes"`
 	DotFiles        bool           `yaml:"dot_files" default:"false" restart:"yes"`
+	AllFiles        bool           `yaml:"all_files" default:"false" restart:"yes"`
 	StartAnyway     bool           `yaml:"start_anyway" default:"false" restart:"yes"`
 	NeedDomains     bool           `yaml:"need_domains" default:"false" restart:"yes"`
 	Charge          ChargeMode     `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes"`

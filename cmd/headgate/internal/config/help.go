@@ -77,6 +77,7 @@ var helps = map[string]string{
 	"envoy.config":           "folder with envoyproxy/ratelimit configuration files",
 	"envoy.merge_domains":    "allow several files to define the same domain",
 	"envoy.dot_files":        "also read files whose names begin with a dot",
+	"envoy.all_files":        "also read files that do not end in .yaml, and files in subfolders",
 	"envoy.start_anyway":     "start even if there are no valid rules",
 	"envoy.need_domains":     "fail health checks until a domain is configured",
 	"envoy.charge":           "charge all descriptors of a request or none, or each independently",

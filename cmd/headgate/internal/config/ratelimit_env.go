@@ -129,6 +129,7 @@ func (r *ratelimitEnv) files() {
 	names := []string{"RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "RUNTIME_APPDIRECTORY"}
 	folder := filepath.Join(r.text(names[0], "/srv/runtime_data/current"), r.text(names[1], ""), r.text(names[2], "config"))
 	r.set("envoy.config", strings.Join(names, ", "), folder, names...)
+	r.set("envoy.all_files", "", "true")
 	r.set("envoy.dot_files", "RUNTIME_IGNOREDOTFILES", strconv.FormatBool(!r.yes("RUNTIME_IGNOREDOTFILES", false)), "RUNTIME_IGNOREDOTFILES")
 }
 

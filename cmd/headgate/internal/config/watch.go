@@ -139,10 +139,10 @@ func (w *Watcher) updateFolders() {
 	}
 }
 
-// folders returns the folders to watch for changes to the file at path: the
-// folder that contains the file, and the folder of each symbolic link in the path. If
-// the path is a folder, it is included. If a part of the path does not exist, the last
-// existing folder is included.
+// folders returns the folders to watch for changes to the file at path: the folder that
+// contains the file, and the folder of each symbolic link in the path. If the path is a
+// folder, it and its subfolders are included. If a part of the path does not exist, the
+// last existing folder is included.
 func folders(path string) []string {
 	var found []string
 	add := func(folder string) {
@@ -173,7 +173,9 @@ func folders(path string) []string {
 			at, rest = separator, strings.TrimPrefix(filepath.Join(target, after), separator)
 			continue
 		case after == "" && info.IsDir():
-			add(next)
+			for _, folder := range subfolders(next) {
+				add(folder)
+			}
 			add(at)
 		case after == "":
 			add(at)
@@ -181,4 +183,26 @@ func folders(path string) []string {
 		at, rest = next, after
 	}
 	return found
+}
+
+// maxSubfolders is the maximum number of subfolders with notifications. Changes in others
+// are detected by polling.
+const maxSubfolders = 1000
+
+// subfolders returns a folder and all folders below it, except for those whose names
+// begin with two dots, which Kubernetes uses for versions.
+func subfolders(folder string) (all []string) {
+	_ = filepath.WalkDir(folder, func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir():
+			return nil // unreadable folders are reported when they are loaded
+		case len(all) > maxSubfolders:
+			return filepath.SkipAll
+		case strings.HasPrefix(entry.Name(), ".."):
+			return filepath.SkipDir
+		}
+		all = append(all, path)
+		return nil
+	})
+	return all
 }

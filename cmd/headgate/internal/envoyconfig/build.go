@@ -16,6 +16,8 @@ import (
 type File struct {
 	Name    string // name of the file in errors
 	Content []byte
+	// Skipped means that the file is not read: [Parse] only adds a warning.
+	Skipped bool
 }
 
 // ParseOptions are the options of [Parse] and [ParseResources]. A field with the zero
@@ -51,6 +53,10 @@ func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, pa
 }
 
 func (c *Config) add(f File, merge bool) *Error {
+	if f.Skipped {
+		c.warnings = append(c.warnings, Warning{File: f.Name, Message: "the file is not read, because its name does not end in .yaml; rename it, or set envoy.all_files"})
+		return nil
+	}
 	root, more, wrong := readDocument(f.Name, f.Content)
 	if wrong != nil {
 		return wrong
@@ -129,6 +135,9 @@ func (d *decoder) checkDescriptors(from *value) {
 		d.str(v.get("value"))
 		for _, key := range []string{"shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold"} {
 			d.boolean(v.get(key))
+		}
+		if m := v.get("metadata"); m != nil && m.kind != null && m.kind != mapping {
+			d.mismatch(m, "map[string]interface {}")
 		}
 		if r := v.get("rate_limit"); d.mapping(r, inRateLimit) {
 			d.number(r.get("requests_per_unit"))
@@ -264,30 +273,33 @@ func (b *builder) replaces(r *Rule, v *value) {
 
 // metadata converts a mapping to the metadata of responses.
 func (b *builder) metadata(v *value) *structpb.Struct {
-	if v == nil || v.kind == null {
+	if v == nil || v.kind != mapping {
 		return nil
 	}
-	if v.kind != mapping {
-		b.fail(v, fmt.Sprintf("error parsing metadata: value is %s; must be a mapping", v.kind))
-		return nil
-	}
-	metadata, err := structpb.NewStruct(b.plainMap(v))
+	metadata, err := structpb.NewStruct(b.plainMap(v, true))
 	if err != nil {
 		b.fail(v, "error parsing metadata: "+err.Error())
 	}
 	return metadata
 }
 
-func (b *builder) plainMap(v *value) map[string]any {
+// plainMap converts a mapping in metadata. The name of a key that is not a string is the
+// text of the key as written, or below the top level its value: yes becomes true. A key
+// that is null is empty at the top level.
+func (b *builder) plainMap(v *value, top bool) map[string]any {
 	m := make(map[string]any, len(v.members))
 	if v.base != nil {
-		m = b.plainMap(v.base)
+		m = b.plainMap(v.base, top)
 	}
 	for _, field := range v.members {
-		if field.key.kind != text {
-			b.fail(field.key, "error parsing metadata: key is not of type string: "+field.key.goText())
+		name := field.key.text
+		switch {
+		case !top:
+			name = fmt.Sprint(field.key.generic())
+		case field.key.kind == null:
+			name = ""
 		}
-		m[field.key.text] = b.plain(field.value)
+		m[name] = b.plain(field.value)
 	}
 	return m
 }
@@ -302,7 +314,7 @@ func (b *builder) plain(v *value) any {
 		}
 		return items
 	case mapping:
-		return b.plainMap(v)
+		return b.plainMap(v, false)
 	}
 	return v.generic()
 }

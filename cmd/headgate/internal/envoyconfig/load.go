@@ -21,39 +21,49 @@ const (
 // nil pointer means all defaults.
 type LoadOptions struct {
 	ParseOptions
+	FolderOptions
+}
+
+// FolderOptions select the files of a folder. The zero value selects the files in the
+// folder itself whose names end in .yaml.
+type FolderOptions struct {
 	// DotFiles includes files whose names begin with a dot; by default, they are
 	// ignored.
 	DotFiles bool
+	// AllFiles includes files with any name, and the files in subfolders, as in
+	// envoyproxy/ratelimit. Subfolders that are symbolic links, or whose names begin
+	// with two dots, as in Kubernetes, are ignored.
+	AllFiles bool
 }
 
-// Load reads all files of a folder whose names end in .yaml, in the order of their
-// names. It does not read subfolders. If files are invalid, it returns [Errors]. It
-// returns a different error if the folder cannot be read or keeps changing. The
-// parameter opts may be nil.
+// Load reads the files of a folder that the options select, in the order of their names.
+// If files are invalid, it returns [Errors]. It returns a different error if the folder
+// cannot be read or keeps changing. The parameter opts may be nil.
 func Load(folder string, opts *LoadOptions) (*Config, error) {
 	if opts == nil {
 		opts = &LoadOptions{}
 	}
-	files, err := ReadFolder(folder, opts.DotFiles)
+	files, err := ReadFolder(folder, opts.FolderOptions)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(files, &opts.ParseOptions)
 }
 
-// ReadFolder returns the contents of all files of a folder whose names end in .yaml.
+// ReadFolder returns the contents of the files of a folder that the options select. It
+// also returns files that look like rules and are not selected, without their contents.
 // All contents are of the same version, even if the folder is updated by swapping
 // symbolic links, as Kubernetes does: ReadFolder resolves the folder once, and tries
 // again, up to ten times in total, if the link ..data in the folder has changed in the
 // meantime.
-func ReadFolder(folder string, dotFiles bool) ([]File, error) {
+func ReadFolder(folder string, opts FolderOptions) ([]File, error) {
 	for range 10 {
 		real, err := filepath.EvalSymlinks(folder)
 		if err != nil {
 			return nil, fmt.Errorf("envoyconfig: %w", err)
 		}
 		before, _ := os.Readlink(filepath.Join(real, "..data"))
-		files, err := readAll(real, dotFiles)
+		files, err := readAll(real, opts)
 		after, _ := os.Readlink(filepath.Join(real, "..data"))
 		again, _ := filepath.EvalSymlinks(folder)
 		if before == after && again == real {
@@ -63,48 +73,79 @@ func ReadFolder(folder string, dotFiles bool) ([]File, error) {
 	return nil, fmt.Errorf("envoyconfig: folder %s kept changing while it was read", folder)
 }
 
-func readAll(folder string, dotFiles bool) ([]File, error) {
-	entries, err := os.ReadDir(folder)
+// folderReader reads the files of a folder.
+type folderReader struct {
+	FolderOptions
+	folder string // without symbolic links
+	data   string // target of the link ..data; empty if there is none
+	files  []File
+	total  int // total size of the files
+}
+
+func readAll(folder string, opts FolderOptions) ([]File, error) {
+	r := &folderReader{FolderOptions: opts, folder: folder}
+	r.data, _ = filepath.EvalSymlinks(filepath.Join(folder, "..data"))
+	entries, err := os.ReadDir(folder) // WalkDir accepts a file instead of a folder
+	for i := 0; err == nil && i < len(entries); i++ {
+		err = filepath.WalkDir(filepath.Join(folder, entries[i].Name()), r.add)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("envoyconfig: %w", err)
 	}
-	data, _ := filepath.EvalSymlinks(filepath.Join(folder, "..data"))
-	var files []File
-	total := 0
-	for _, entry := range entries {
-		name := entry.Name()
-		if filepath.Ext(name) != ".yaml" || !dotFiles && strings.HasPrefix(name, ".") {
-			continue
-		}
-		content, err := readFile(resolveDataLink(folder, name, data))
-		if errors.Is(err, errDirectory) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("envoyconfig: %w", err)
-		}
-		total += len(content)
-		files = append(files, File{name, content})
-		if len(files) > maxFiles || total > maxFolderBytes {
-			return nil, fmt.Errorf("envoyconfig: folder %s has more than %d files or %d bytes", folder, maxFiles, maxFolderBytes)
-		}
-	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	return files, nil
+	slices.SortFunc(r.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return r.files, nil
 }
 
-// resolveDataLink returns the path from which to read the file name in folder. If the
-// file is a symbolic link through ..data, it returns the path below the parameter data,
-// which is the target of ..data. Otherwise, two files could be read from different
-// versions if ..data is swapped between the reads.
-func resolveDataLink(folder, name, data string) string {
-	path := filepath.Join(folder, name)
-	if data == "" {
+// add adds a file to r.files. It is called for each file and each subfolder.
+func (r *folderReader) add(path string, entry fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	base := entry.Name()
+	hidden := !r.DotFiles && strings.HasPrefix(base, ".")
+	switch {
+	case entry.IsDir() && (!r.AllFiles || hidden || strings.HasPrefix(base, "..")):
+		return fs.SkipDir
+	case entry.IsDir() || hidden:
+		return nil
+	}
+	f := File{Name: strings.TrimPrefix(path, r.folder+string(filepath.Separator))}
+	if !r.AllFiles && filepath.Ext(base) != ".yaml" {
+		if f.Skipped = looksLikeRules(base); f.Skipped {
+			r.files = append(r.files, f)
+		}
+		return nil
+	}
+	f.Content, err = readFile(r.resolveDataLink(path, f.Name))
+	if errors.Is(err, errDirectory) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.total += len(f.Content)
+	r.files = append(r.files, f)
+	if len(r.files) > maxFiles || r.total > maxFolderBytes {
+		return fmt.Errorf("folder %s has more than %d files or %d bytes", r.folder, maxFiles, maxFolderBytes)
+	}
+	return nil
+}
+
+// looksLikeRules reports whether the name of a file is one that users expect to be read.
+func looksLikeRules(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name)))
+}
+
+// resolveDataLink returns the path from which to read the file name at path. If the file
+// is a symbolic link through ..data, it returns the path below r.data. Otherwise, two
+// files could be read from different versions if ..data is swapped between the reads.
+func (r *folderReader) resolveDataLink(path, name string) string {
+	if r.data == "" || strings.ContainsRune(name, filepath.Separator) {
 		return path
 	}
 	target, err := os.Readlink(path)
 	if inner, found := strings.CutPrefix(target, "..data/"); err == nil && found {
-		return filepath.Join(data, inner)
+		return filepath.Join(r.data, inner)
 	}
 	return path
 }

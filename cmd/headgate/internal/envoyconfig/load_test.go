@@ -1,6 +1,8 @@
 package envoyconfig_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -30,7 +32,7 @@ func TestLoadSelectsYAMLFiles(t *testing.T) {
 	for _, name := range []string{"a.yaml", "b.yaml", ".hidden.yaml"} {
 		write(t, filepath.Join(dir, name), "domain: "+name)
 	}
-	for _, name := range []string{"c.yml", "d.yaml~", "README.md", "below/e.yaml"} {
+	for _, name := range []string{"c.yml", "d.yaml~", "README.md", "below/e.yaml", "f.YAML", "..version/g.yaml"} {
 		write(t, filepath.Join(dir, name), "no: good")
 	}
 	if err := os.Mkdir(filepath.Join(dir, "folder.yaml"), 0o755); err != nil {
@@ -40,13 +42,52 @@ func TestLoadSelectsYAMLFiles(t *testing.T) {
 		dots    bool
 		domains []string
 	}{{false, []string{"a.yaml", "b.yaml"}}, {true, []string{"a.yaml", "b.yaml", ".hidden.yaml"}}} {
-		config, err := envoyconfig.Load(dir, &envoyconfig.LoadOptions{DotFiles: c.dots})
+		config, err := envoyconfig.Load(dir, &envoyconfig.LoadOptions{FolderOptions: envoyconfig.FolderOptions{DotFiles: c.dots}})
 		if err != nil || config.Domains() != len(c.domains) {
 			t.Fatalf("dot files %v: got %v, error %v, want %v", c.dots, config, err, c.domains)
 		}
 		for _, name := range c.domains {
 			if d := config.Domain(name); d == nil || d.Name() != name {
 				t.Errorf("dot files %v: domain %s is missing", c.dots, name)
+			}
+		}
+		warnings := fmt.Sprint(config.Warnings())
+		if len(config.Warnings()) != 2 || !strings.Contains(warnings, "c.yml: the file is not read") || !strings.Contains(warnings, "f.YAML: the file is not read") {
+			t.Errorf("got the warnings %s, want those about c.yml and f.YAML", warnings)
+		}
+	}
+}
+
+// With AllFiles, the files that envoyproxy/ratelimit reads are loaded.
+func TestLoadAllFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	names := []string{"a.yaml", "b.yml", "c.YAML", "d.json", "e", "f.yaml~", "below/g.yaml", "below/further/h"}
+	hidden := []string{".hidden", "below/.hidden.yaml", ".folder/i.yaml"}
+	for _, name := range append(names, hidden...) {
+		write(t, filepath.Join(dir, name), "domain: "+name)
+	}
+	for _, name := range []string{"..version/a.yaml", "..version/x.yaml"} {
+		write(t, filepath.Join(dir, name), "no: good")
+	}
+	for link, target := range map[string]string{"..data": "..version", "link.yaml": "../outside.yaml", "linked": "below"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "..", "outside.yaml"), "domain: link.yaml")
+	for _, dots := range []bool{false, true} {
+		want := append(names[:len(names):len(names)], "link.yaml")
+		if dots {
+			want = append(want, hidden...)
+		}
+		config, err := envoyconfig.Load(dir, &envoyconfig.LoadOptions{FolderOptions: envoyconfig.FolderOptions{DotFiles: dots, AllFiles: true}})
+		if err != nil || config.Domains() != len(want) || len(config.Warnings()) > 0 {
+			t.Fatalf("dot files %v: got %v, error %v, want %d domains without warnings", dots, config, err, len(want))
+		}
+		for _, name := range want {
+			if config.Domain(name) == nil {
+				t.Errorf("dot files %v: %s is not read", dots, name)
 			}
 		}
 	}
@@ -117,7 +158,7 @@ func TestReadFolderDuringSwap(t *testing.T) {
 		}
 	})
 	for i := range swaps {
-		read, err := envoyconfig.ReadFolder([]string{folder, filepath.Join(root, "current")}[i%2], false)
+		read, err := envoyconfig.ReadFolder([]string{folder, filepath.Join(root, "current")}[i%2], envoyconfig.FolderOptions{AllFiles: i%4 < 2})
 		if err != nil {
 			continue // the folder kept changing
 		}
@@ -128,4 +169,32 @@ func TestReadFolderDuringSwap(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// Keys of metadata that are not strings become strings as in envoyproxy/ratelimit: at the
+// top their text, below their value.
+func TestMetadataKeys(t *testing.T) {
+	t.Parallel()
+	c, err := envoyconfig.Parse([]envoyconfig.File{{Name: "m.yaml", Content: []byte(`
+domain: d
+descriptors:
+  - key: k
+    rate_limit: {unit: day, requests_per_unit: 1}
+    metadata: {y: 1, 2: two, ~: none, nest: {no: a, 1.5: b, on: [x, {010: c}], ~: d, text: e}}
+`)}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Rules()[0].Metadata.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, got); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"":"none","2":"two","nest":{"1.5":"b","<nil>":"d","false":"a","text":"e","true":["x",{"8":"c"}]},"y":1}`
+	if compact.String() != want {
+		t.Errorf("got %s want %s", &compact, want)
+	}
 }

@@ -27,7 +27,7 @@ type ruleFolder struct {
 func (f *ruleFolder) load(always bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	files, err := envoyconfig.ReadFolder(string(f.rules.config.Config), f.rules.config.DotFiles)
+	files, err := envoyconfig.ReadFolder(string(f.rules.config.Config), folderOptions(f.rules.config))
 	if err == nil && !always && slices.EqualFunc(files, f.read, sameFile) && f.err == "" {
 		return
 	}
@@ -47,7 +47,7 @@ func (f *ruleFolder) load(always bool) {
 }
 
 func sameFile(a, b envoyconfig.File) bool {
-	return a.Name == b.Name && string(a.Content) == string(b.Content)
+	return a.Name == b.Name && a.Skipped == b.Skipped && string(a.Content) == string(b.Content)
 }
 
 // follow loads the folder when its files change and on SIGHUP, until ctx ends.

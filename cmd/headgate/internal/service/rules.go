@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,10 +33,14 @@ func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
 	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains}
 }
 
+func folderOptions(c *config.Envoy) envoyconfig.FolderOptions {
+	return envoyconfig.FolderOptions{DotFiles: c.DotFiles, AllFiles: c.AllFiles}
+}
+
 // CheckEnvoy checks the files in the folder envoy.config. It returns the number of
 // domains and the warnings. The error contains the errors of all files.
 func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
-	loaded, err := envoyconfig.Load(string(c.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), DotFiles: c.DotFiles})
+	loaded, err := envoyconfig.Load(string(c.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), FolderOptions: folderOptions(c)})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -71,7 +76,8 @@ func (r *envoyRules) useFiles(files []envoyconfig.File) error {
 		err = r.handler.Apply(c)
 	}
 	if err == nil {
-		r.applied(c, "files", len(files))
+		read := slices.DeleteFunc(slices.Clone(files), func(f envoyconfig.File) bool { return f.Skipped })
+		r.applied(c, "files", len(read))
 	}
 	return err
 }
