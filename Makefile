@@ -10,6 +10,7 @@ SHELL       := /bin/bash
 FUZZTIME ?= 30s
 STEPS    ?= 100000000
 RUNS     ?= 50
+MUTATIONS ?= 1000000
 SEED     ?= $(shell date +%s)
 ROUNDS   ?= 5
 DOCKER   ?= docker
@@ -111,6 +112,12 @@ test-bench: setup
 .PHONY: fuzz
 fuzz: setup ## Run every fuzz target for FUZZTIME (30s)
 	FUZZTIME=$(FUZZTIME) scripts/fuzz
+
+# The flag -p 1 keeps one interface from slowing down another's well-behaved client.
+.PHONY: soak-mutations
+soak-mutations: setup ## MUTATIONS (1,000,000) mutated requests for each interface
+	go test -p 1 ./httplimit ./grpclimit ./cmd/headgate/internal/rlsapi ./cmd/headgate/internal/forwardauth \
+		./cmd/headgate/internal/httpapi ./cmd/headgate/internal/respapi -run Mutated -count 1 -timeout 0 -v -mutations $(MUTATIONS)
 
 # Each run uses another seed. A failure prints its seed.
 .PHONY: soak

@@ -28,7 +28,7 @@ var libraryRules = map[string]packageRule{
 		why:  "gRPC interceptors over any store; client addresses and fields are those of HTTP",
 		code: []string{".", "clientaddr", "httpfields", "internal/admission", "internal/key", "internal/turn"},
 		tests: []string{
-			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/testserver",
+			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver",
 			"memstore", "redisstore",
 		},
 	},
@@ -44,7 +44,7 @@ var libraryRules = map[string]packageRule{
 			"internal/recorder",
 		},
 		tests: []string{
-			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/testserver",
+			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver",
 			"memstore", "redisstore",
 		},
 	},
@@ -77,6 +77,9 @@ var libraryRules = map[string]packageRule{
 	},
 	"internal/modules": {
 		why: "it runs the go command",
+	},
+	"internal/mutation": {
+		why: "it sends mutated requests to an interface, for tests",
 	},
 	"internal/problem": {
 		why: "it writes problem details (RFC 9457) for the middleware and the service",

@@ -60,7 +60,7 @@ var serviceRules = map[string]packageRule{
 			"clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing"),
 		},
 		tests: []string{
-			".", "internal/admission/admissiontest", "internal/leaktest", "internal/testserver", "memstore",
+			".", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore",
 		},
 	},
 	service("httpapi"): {
@@ -70,7 +70,7 @@ var serviceRules = map[string]packageRule{
 			service("localaccess"), service("logs"), service("suggest"),
 		},
 		tests: []string{
-			"internal/leaktest", "internal/testserver", "memstore", "redisstore", service("envoyconfig"),
+			"internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore", service("envoyconfig"),
 			service("forwardauth"), service("rlsapi"),
 		},
 	},
@@ -99,12 +99,12 @@ var serviceRules = map[string]packageRule{
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
 		code:  []string{".", service("engine")},
-		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memstore", "redisstore"},
+		tests: []string{"algo", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("rlsapi"): {
 		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
 		code:  []string{".", "internal/key", "internal/micros", service("bounded"), service("engine"), service("envoyconfig")},
-		tests: []string{"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore"},
+		tests: []string{"fallback", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("routing"): {
 		why:  "it finds the policies and keys of a request and decides nothing",

@@ -66,7 +66,7 @@ const askTimeout = time.Second
 
 // start runs a proxy with a configuration of the folder, with the addresses and timeouts
 // of the test.
-func start(t *testing.T, file, text, headgate, application string) *testserver.Gateway {
+func start(t *testing.T, file, text, headgate, application string, timeout time.Duration) *testserver.Gateway {
 	t.Helper()
 	addr := testserver.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
@@ -75,7 +75,7 @@ func start(t *testing.T, file, text, headgate, application string) *testserver.G
 		{"127.0.0.1:8080", headgate},
 		{"127.0.0.1:9000", application},
 		{"50ms", "1s"},
-		{"100ms", fmt.Sprint(askTimeout.Milliseconds(), "ms")},
+		{"100ms", fmt.Sprint(timeout.Milliseconds(), "ms")},
 	} {
 		if !strings.Contains(text, replaced[0]) {
 			t.Fatalf("%s does not contain %s", file, replaced[0])
@@ -99,6 +99,7 @@ type chain struct {
 	wire       *testserver.FaultProxy // between the proxy and Headgate
 	closeStore func() error           // makes the store unavailable
 	called     atomic.Int64           // number of calls of the application
+	polite     atomic.Int64           // number of these calls with the field X-Polite
 }
 
 func newChain(t *testing.T, file string) *chain {
@@ -108,9 +109,16 @@ func newChain(t *testing.T, file string) *chain {
 
 func chainOf(t *testing.T, file, text string) *chain {
 	t.Helper()
-	c := &chain{}
 	h, store := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
+	c := chainTo(t, file, text, h, askTimeout)
 	c.closeStore = store.Close
+	return c
+}
+
+// chainTo returns a chain whose proxy waits for h for the given time.
+func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Duration) *chain {
+	t.Helper()
+	c := &chain{}
 	mux := http.NewServeMux()
 	mux.Handle(forwardauth.Path, h)
 	service := httptest.NewUnstartedServer(mux)
@@ -119,13 +127,15 @@ func chainOf(t *testing.T, file, text string) *chain {
 	t.Cleanup(service.Close)
 	c.wire = testserver.Proxy(t, service.Listener.Addr().String())
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.called.Add(1)
+		if c.called.Add(1); r.Header.Get("X-Polite") != "" {
+			c.polite.Add(1)
+		}
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Application", "yes")
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.RequestURI, body)
 	}))
 	t.Cleanup(application.Close)
-	c.proxy = start(t, file, text, c.wire.Addr(), application.Listener.Addr().String())
+	c.proxy = start(t, file, text, c.wire.Addr(), application.Listener.Addr().String(), timeout)
 	return c
 }
 

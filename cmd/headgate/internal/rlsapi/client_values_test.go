@@ -2,8 +2,10 @@ package rlsapi_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"net"
 	"strings"
 	"testing"
 
@@ -26,8 +28,11 @@ import (
 type rawCodec struct{ encoding.CodecV2 }
 
 func (c rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if req, ok := v.(*pb.RateLimitRequest); ok {
-		return mem.BufferSlice{mem.SliceBuffer(encode(req))}, nil
+	switch v := v.(type) {
+	case *pb.RateLimitRequest:
+		return mem.BufferSlice{mem.SliceBuffer(encode(v))}, nil
+	case []byte: // a message that may be invalid
+		return mem.BufferSlice{mem.SliceBuffer(v)}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -62,10 +67,11 @@ func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
 }
 
-func rawClient(t testing.TB, h *rlsapi.Handler) pb.RateLimitServiceClient {
+// rawClient serves h and returns the address and a client that sends any bytes.
+func rawClient(t testing.TB, h *rlsapi.Handler) (addr string, c pb.RateLimitServiceClient) {
 	t.Helper()
-	addr, _ := serve(t, h, nil)
-	return pb.NewRateLimitServiceClient(connect(t, addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))))
+	addr, _ = serve(t, h, nil)
+	return addr, pb.NewRateLimitServiceClient(connect(t, addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))))
 }
 
 // clientConfig has a rule for each way in which a value of a client can match.
@@ -163,38 +169,88 @@ func allBytes() string {
 	return string(b)
 }
 
-// TestClientCannotCauseErrors: whatever a client of Envoy chooses, the limit of the first
-// descriptor applies. An error would admit the request.
-func TestClientCannotCauseErrors(t *testing.T) {
+// TestClientInput: whatever a client of Envoy chooses, the limit of the first descriptor
+// applies. An error would admit the request.
+func TestClientInput(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []*rlsapi.Options{{}, {Charge: rlsapi.Each}, {DynamicMetadata: true, Headers: &rlsapi.Headers{}}} {
-		c := rawClient(t, open(t, nil, clientConfig, opts))
-		for name, req := range clientChoices() {
-			over := false
-			for i := range 3 {
-				resp, err := c.ShouldRateLimit(t.Context(), req)
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
+		addr, c := rawClient(t, open(t, nil, clientConfig, opts))
+		for _, kind := range []string{"long", "binary", "many", "malformed"} {
+			t.Run(kind, func(t *testing.T) {
+				for name, req := range clientChoices() {
+					if strings.HasPrefix(name, kind) {
+						requireOver(t, c, name, req)
+					}
 				}
-				if len(resp.GetStatuses()) != len(req.GetDescriptors()) {
-					t.Errorf("%s: got %d statuses want %d", name, len(resp.GetStatuses()), len(req.GetDescriptors()))
-				}
-				if over = resp.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT; over && i < 2 && !strings.HasPrefix(name, "malformed") && !strings.Contains(name, "path") {
-					t.Errorf("%s: request %d is over its limit", name, i+1)
-				}
-			}
-			if !over {
-				t.Errorf("%s: the third request is allowed", name)
-			}
+			})
+		}
+		t.Run("slow", func(t *testing.T) {
+			beginCall(t, addr)
+			requireOver(t, c, "slow: another call is incomplete", request("d", "address", "slow"))
+		})
+	}
+}
+
+// requireOver sends a request three times. The third must be over its limit.
+func requireOver(t *testing.T, c pb.RateLimitServiceClient, name string, req *pb.RateLimitRequest) {
+	t.Helper()
+	for i := range 3 {
+		resp, err := c.ShouldRateLimit(t.Context(), req)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		if len(resp.GetStatuses()) != len(req.GetDescriptors()) {
+			t.Errorf("%s: got %d statuses want %d", name, len(resp.GetStatuses()), len(req.GetDescriptors()))
+		}
+		over := resp.GetOverallCode() == pb.RateLimitResponse_OVER_LIMIT
+		if over != (i == 2) && (i == 2 || !strings.HasPrefix(name, "malformed") && !strings.Contains(name, "path")) {
+			t.Errorf("%s: request %d: over its limit: %v want %v", name, i+1, over, i == 2)
 		}
 	}
+}
+
+// beginCall opens a connection and sends a call without its last bytes.
+func beginCall(t *testing.T, addr string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	const settings, headers, data, endHeaders = 4, 1, 0, 4
+	var fields []byte
+	for _, f := range [][2]string{
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", pb.RateLimitService_ShouldRateLimit_FullMethodName},
+		{":authority", "h"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
+	} {
+		fields = append(append(fields, 0, byte(len(f[0]))), f[0]...)
+		fields = append(append(fields, byte(len(f[1]))), f[1]...)
+	}
+	out := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	out = appendFrame(out, settings, 0, 0, nil)
+	out = appendFrame(out, headers, endHeaders, 1, fields)
+	out = appendFrame(out, data, 0, 1, []byte("\x00\x00\x00\x00\x64\x0a\x01d")) // 3 of 100 bytes
+	if _, err := conn.Write(out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// appendFrame appends an HTTP/2 frame.
+func appendFrame(b []byte, kind, flags byte, stream uint32, payload []byte) []byte {
+	b = append(b, 0, byte(len(payload)>>8), byte(len(payload)), kind, flags)
+	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
 }
 
 // TestDifferentLongValuesHaveOwnCounters: two values that differ only in the last of many
 // bytes, or in bytes that are not UTF-8, are counted separately.
 func TestDifferentLongValuesHaveOwnCounters(t *testing.T) {
 	t.Parallel()
-	c := rawClient(t, open(t, nil, clientConfig, nil))
+	_, c := rawClient(t, open(t, nil, clientConfig, nil))
 	long := strings.Repeat("v", 60<<10)
 	for _, value := range []string{long + "a", long + "b", "\xfe", "\xff", "\uFFFD"} {
 		for i := range 3 {
@@ -223,7 +279,7 @@ func TestRequestsTooLargeAreDenied(t *testing.T) {
 	entries.Descriptors[0].Entries = append(entries.Descriptors[0].Entries, &ratelimit.RateLimitDescriptor_Entry{Key: "one more"})
 	for _, opts := range []*rlsapi.Options{{}, {Shadow: true}} {
 		h := open(t, nil, clientConfig, opts)
-		c := rawClient(t, h)
+		_, c := rawClient(t, h)
 		want := pb.RateLimitResponse_OVER_LIMIT
 		if opts.Shadow {
 			want = pb.RateLimitResponse_OK
@@ -247,7 +303,7 @@ func TestRequestsTooLargeAreDenied(t *testing.T) {
 // tracestate.
 func TestLongHeaders(t *testing.T) {
 	t.Parallel()
-	c := rawClient(t, open(t, nil, clientConfig, nil))
+	_, c := rawClient(t, open(t, nil, clientConfig, nil))
 	ctx := metadata.AppendToOutgoingContext(context.Background(), "tracestate", strings.Repeat("t", 60<<10))
 	if _, err := c.ShouldRateLimit(ctx, request("d", "user", "v")); err != nil {
 		t.Error(err)

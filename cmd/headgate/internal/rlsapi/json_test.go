@@ -74,39 +74,64 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestJSONClientValues: no value that a client chooses leads to an error, and each is
+// TestJSONClientInput: no value that a client chooses leads to an error, and each is
 // counted.
-func TestJSONClientValues(t *testing.T) {
+func TestJSONClientInput(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(open(t, nil, clientConfig, nil).ServeJSON))
 	t.Cleanup(server.Close)
-	post := func(body string) int {
-		resp, err := http.Post(server.URL, "application/json", strings.NewReader(body))
+	descriptors := func(text string) string { return `{"domain":"d","descriptors":[` + text + `]}` }
+	user := func(value string) string { return descriptors(`{"entries":[{"key":"user","value":"` + value + `"}]}`) }
+	counted, denied := []int{200, 200, 429}, []int{429}
+	for kind, requests := range map[string]map[string][]int{
+		"long":   {user(strings.Repeat("v", 60<<10)): counted, user(strings.Repeat("v", 2<<20)): counted},
+		"binary": {user("caf\xe9"): counted, user(`\u0000`): counted, user(strings.Repeat("{", 100_000)): counted},
+		"many": {
+			descriptors(strings.Repeat(`{},`, 30_000) + `{}`):                    denied,
+			descriptors(`{"entries":[` + strings.Repeat(`{},`, 30_000) + `{}]}`): denied,
+		},
+		"malformed": {
+			user(`\ud800`): counted, user(`\udc00x`): counted, user(`\ud800\ud801\udc00`): counted, user(`\ud83d\ude00`): counted,
+			user(`\\ud800`): counted,
+			descriptors(`{"entries":[{"key":"user","value":"own"}],"limit":{"requestsPerUnit":9,"unit":"UNKNOWN"}}`): counted,
+			descriptors(`{"entries":[{"key":"user","value":"hits"}],"hitsAddend":"18446744073709551615"}`):           denied,
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for body, statuses := range requests {
+				for i, want := range statuses {
+					if got := postJSON(t, server.URL, body); got != want {
+						t.Errorf("%.100q: request %d: got %d want %d", body, i+1, got, want)
+					}
+				}
+			}
+		})
+	}
+	t.Run("slow", func(t *testing.T) {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp.Body.Close()
-		return resp.StatusCode
-	}
-	for name, value := range map[string]string{
-		"long": strings.Repeat("v", 60<<10), "bytes": "caf\xe9", "high surrogate": `\ud800`, "low surrogate": `\udc00x`,
-		"two high surrogates": `\ud800\ud801\udc00`, "a pair": `\ud83d\ude00`, "escaped backslash": `\\ud800`, "braces": strings.Repeat("{", 100_000),
-	} {
-		for i, want := range []int{200, 200, 429} {
-			body := `{"domain":"d","descriptors":[{"entries":[{"key":"user","value":"` + value + `"}]}]}`
-			if got := post(body); got != want {
-				t.Errorf("%s: request %d: got %d want %d", name, i+1, got, want)
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "POST /json HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range counted {
+			if got := postJSON(t, server.URL, user("another")); got != want {
+				t.Errorf("another client, request %d: got %d want %d", i+1, got, want)
 			}
 		}
+	})
+}
+
+func postJSON(t *testing.T, url, body string) (status int) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, body := range map[string]string{
-		"descriptors": `{"domain":"d","descriptors":[` + strings.Repeat(`{},`, 30_000) + `{}]}`,
-		"entries":     `{"domain":"d","descriptors":[{"entries":[` + strings.Repeat(`{},`, 30_000) + `{}]}]}`,
-	} {
-		if got := post(body); got != 429 {
-			t.Errorf("many %s: got %d want 429", name, got)
-		}
-	}
+	resp.Body.Close()
+	return resp.StatusCode
 }
 
 // TestJSONTruncatedBody: a truncated body is a bad request.
