@@ -83,23 +83,21 @@ func (w *slidingLog) Answer(log *Log, t, asked int64, allowed bool) headgate.Dec
 	return d
 }
 
-// Refund removes n units, beginning with the newest entry.
+// Refund removes n units, beginning with the newest entry. A binary search finds the
+// newest entry that remains.
 func (w *slidingLog) Refund(log *Log, t, n int64) {
 	if n == 0 {
 		return
 	}
 	log.age(t - w.period)
-	n = min(n, log.Counted())
-	for n > 0 {
-		last := len(log.entries) - 1
-		units := log.entries[last].Total - log.totalBefore(last)
-		if units > n {
-			log.entries[last].Total -= n
-			return
-		}
-		n -= units
-		log.entries = log.entries[:last]
+	left := log.Counted() - n
+	if left <= 0 {
+		log.entries = log.entries[:log.head]
+		return
 	}
+	last := log.find(left)
+	log.entries = log.entries[:last+1]
+	log.entries[last].Total = log.base + left
 }
 
 // Undo removes n units from the entry with the instant at. It does nothing if there is
@@ -221,7 +219,10 @@ func (log *Log) add(t, n int64, room bool) {
 }
 
 // spentBy returns the instant at which the n-th of the units in the log was spent.
-func (log *Log) spentBy(n int64) int64 {
-	live := log.entries[log.head:]
-	return live[sort.Search(len(live), func(i int) bool { return live[i].Total-log.base >= n })].At
+func (log *Log) spentBy(n int64) int64 { return log.entries[log.find(n)].At }
+
+// find returns the index of the entry with the n-th of the units in the log.
+func (log *Log) find(n int64) int {
+	held := log.entries[log.head:]
+	return log.head + sort.Search(len(held), func(i int) bool { return held[i].Total-log.base >= n })
 }
