@@ -131,6 +131,8 @@ soak-stores: setup ## Long store tests: decisions, histories with faults, restar
 	go test ./memcachedstore -run 'TestStore$$' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./redisstore -run 'Histor|CrowdServerRestarts' -count 1 -timeout 0 -v -histories 500
 	go test ./memcachedstore -run 'Histor' -count 1 -timeout 0 -v -histories 500
+	go test ./redisstore -run LogMatchesAlgo -count 1 -timeout 0 -v -log-steps 3000000 -log-seed $(SEED)
+	go test ./redisstore -run LogWorkIsBounded -count 1 -timeout 0 -v -log-entries 1000000
 	go test ./redisstore -run ScriptFlush -count 1 -timeout 0 -v -flush 30s
 	go test ./fallback -run RedisUnavailable -count 1 -timeout 0 -v -outage 30s
 
@@ -189,6 +191,10 @@ flood: ## 100 million random keys against a store bounded to 1 million
 .PHONY: bench-stores
 bench-stores: ## Limiters over Redis and memcached; starts both servers
 	cd bench && GOWORK=off go run ./cmd/stores -results results
+
+.PHONY: bench-logs
+bench-logs: ## Operations on sliding logs in Redis of 10 to 1,000,000 entries
+	cd bench && GOWORK=off go run ./cmd/logs -results results
 
 .PHONY: bench-resp
 bench-resp: setup ## CL.THROTTLE on headgate serve against INCR on redis-server

@@ -18,14 +18,14 @@ import (
 
 // minimalACL is the set of permissions that the store requires; docs/operations.md has
 // the same text.
-const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +pexpire +pexpireat +getrange +setrange +strlen"
+const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pexpire +pexpireat +setrange +hget +hset +hdel"
 
 // guideACL is what LayoutGuide requires in addition, with the pattern of the bucket
 // keys.
 const guideACL = "~bucket:* +hmget +hset"
 
 // ephemeralACL is what an ephemeral namespace, and so a replay, requires in addition.
-const ephemeralACL = "+scan +unlink"
+const ephemeralACL = "+scan"
 
 // exerciseAlgorithms uses every algorithm and every verb, and returns the first error.
 func exerciseAlgorithms(ctx context.Context, s *redisstore.Store, instant headgate.Instant) error {
@@ -43,7 +43,7 @@ func exerciseAlgorithms(ctx context.Context, s *redisstore.Store, instant headga
 }
 
 func exerciseRule(ctx context.Context, s *redisstore.Store, b headgate.Bound, now headgate.Instant, key string) error {
-	for i := range 90 { // a log of this size is modified in place
+	for i := range 200 { // a log of this size has chunks
 		at := now
 		if now != headgate.StoreClock {
 			at += headgate.Instant(i * 1000)
@@ -52,8 +52,11 @@ func exerciseRule(ctx context.Context, s *redisstore.Store, b headgate.Bound, no
 			return err
 		}
 	}
-	for _, verb := range []headgate.Verb{headgate.Peek, headgate.Take, headgate.Refund, headgate.Reset, headgate.Take} {
-		if _, err := b.Apply(ctx, now, key, verb, 1); err != nil {
+	for _, step := range []struct {
+		verb headgate.Verb
+		cost int64
+	}{{headgate.Peek, 1}, {headgate.Take, 1}, {headgate.Refund, 150}, {headgate.Reset, 1}, {headgate.Take, 1}} {
+		if _, err := b.Apply(ctx, now, key, step.verb, step.cost); err != nil {
 			return err
 		}
 	}
@@ -73,13 +76,17 @@ func exerciseRule(ctx context.Context, s *redisstore.Store, b headgate.Bound, no
 }
 
 // exerciseConcurrently makes concurrent calls on different keys, so that some share a
-// batch.
+// batch. The third call on a key overwrites the state in place.
 func exerciseConcurrently(ctx context.Context, b headgate.Bound, now headgate.Instant, key string) error {
 	const callers = 200
 	failed := make(chan error, callers)
 	for i := range callers {
 		go func() {
-			_, err := b.Apply(ctx, now, fmt.Sprint(key, " ", i), headgate.Take, 1)
+			var err error
+			for range 3 {
+				_, e := b.Apply(ctx, now, fmt.Sprint(key, " ", i), headgate.Take, 1)
+				err = errors.Join(err, e)
+			}
 			failed <- err
 		}()
 	}

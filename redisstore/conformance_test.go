@@ -112,6 +112,15 @@ func TestConformanceModes(t *testing.T) {
 	}
 }
 
+// A sliding log of three entries already has chunks.
+func TestConformanceLogChunks(t *testing.T) {
+	server := testserver.Redis(t)
+	k := ttlInspector{t, func() []*testserver.RedisServer { return []*testserver.RedisServer{server} }}
+	conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
+		return redisstore.NewEditedStore(t, server.Addr(), "local CHUNK = 127", "local CHUNK = 2")
+	})
+}
+
 // The test needs Valkey, which Debian has only since release 13. It is skipped without
 // it.
 func TestConformanceValkey(t *testing.T) {

@@ -33,7 +33,7 @@ var algorithmCodes = map[headgate.Algorithm]string{
 	headgate.TokenBucket:         "tb",
 	headgate.TokenBucketInterval: "ti",
 	headgate.FixedWindow:         "fw",
-	headgate.SlidingLog:          "sl",
+	headgate.SlidingLog:          "sl2",
 	headgate.SlidingWindow:       "sw",
 	headgate.LeakyBucket:         "lb",
 }

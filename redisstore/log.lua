@@ -1,225 +1,352 @@
--- The storage of sliding logs. A log is one string: the format, the number of expired
--- entries at the beginning, the units of all other entries, and then the entries,
--- oldest first. An entry consists of an instant and the units spent at it.
+-- The storage of sliding logs. An entry consists of an instant and the running total of
+-- units up to this entry. Totals are stored modulo 2^32: a log has at most 10^9 units,
+-- so the difference of two totals is exact. The units of a range of entries are such a
+-- difference, and a binary search finds the ends of the range. So no operation reads
+-- all entries.
 --
--- A decision reads only a few entries: the first entries up to one that still counts
--- (the front), and the newest entry. For the algorithm, all entries between them are
--- one entry with their total units.
+-- A small log is a string: the format, the total before the first entry, and the
+-- entries, oldest first. A log with more than CHUNK entries is a hash; see
+-- logchunks.lua. The table log has the newest entries, at least one, in the field tail.
+--
+-- Operations change only the table log. log_store.save writes it at the end of the
+-- script. If a key were deleted earlier, a cluster node that is moving the slot of the
+-- key would refuse to access the key again.
 local log_store = {}
-local HEAD, HEAD_BYTES, LOG_FORMAT = '<BI4d', 13, 2
-local ENTRY, ENTRY_BYTES = '<dI4', 12
-local CHUNK, MAX_ENTRIES = 64, 1048576 -- entries of the first read; maximum entries of a log
--- deleted is the set of keys to delete at the end of the script. If a key were deleted
--- immediately, a cluster node that is moving the slot of the key would refuse to access
--- the key again.
-local deleted = {}
+local SMALL, SMALL_BYTES, LOG_FORMAT = '<BI4', 5, 3
+local ENTRY, ENTRY_BYTES, WRAP = '<dI4', 12, 4294967296
+local CHUNK = 127 -- maximum entries of a small log, and entries of a chunk
+local MAX_SMALL, MAX_ENTRIES = 1024, 1048576 -- maximum entries of a string, and of a hash
+local chunked -- returns the functions for a log that is a hash; see logchunks.lua
 
--- load appends the entries in raw, from the position pos on, to the front of the log.
-local function load(log, raw, pos)
-  local front = log.front
-  while pos <= #raw do
-    local at, units
-    at, units, pos = unpack_from(ENTRY, raw, pos)
-    front[#front + 1] = {at = at, units = units}
-    log.front_units = log.front_units + units
+-- entry_at returns the instant and the total of entry i. The first entry has number 0.
+local function entry_at(entries, i)
+  return unpack_from(ENTRY, entries, i * ENTRY_BYTES + 1)
+end
+
+-- find searches for the first entry, from the entry first on, that is later than cut
+-- and up to which there are at least k units since the total base. It returns the
+-- number of the entry, the units before it, and whether there is such an entry. If
+-- there is none, it returns the number of entries and their units.
+local function find(entries, first, base, cut, k)
+  local count, units = #entries / ENTRY_BYTES, 0
+  local low, high, probe = first, count, first -- the first entry is often the result
+  while low < high do
+    local at, total = entry_at(entries, probe)
+    total = (total - base) % WRAP
+    if at > cut and total >= k then
+      high = probe
+    else
+      low, units = probe + 1, total
+    end
+    probe = floor((low + high) / 2)
+  end
+  return low, units, low < count
+end
+
+local function newest(log)
+  return entry_at(log.tail, #log.tail / ENTRY_BYTES - 1)
+end
+
+-- search is like find for the whole log. It returns the number of the chunk with the
+-- entry (nil for the tail), the number of the entry in it, the units before the entry,
+-- its instant and its units. If no entry matches, the instant is nil.
+local function search(log, cut, k)
+  local before = 0
+  if log.chunks then
+    local _, total = newest(log)
+    before = log.total - (total - log.base) % WRAP
+  end
+  if log.chunks and k <= before then
+    local chunk, i, at, units
+    chunk, i, before, at, units = chunked().search(log, cut, k)
+    if at then
+      return chunk, i, before, at, units
+    end
+  end
+  local i, units, found = find(log.tail, 0, log.base, cut, k - before)
+  if not found then
+    return nil, i, before + units
+  end
+  local at, total = entry_at(log.tail, i)
+  return nil, i, before + units, at, (total - log.base) % WRAP - units
+end
+
+-- aged_units returns the units that are not later than cut. It stores the position of
+-- the first later entry in the table log.
+local function aged_units(log, cut)
+  if log.cut ~= cut then
+    local chunk, i, units = nil, 0, log.total
+    if log.total > 0 and newest(log) > cut then
+      chunk, i, units = search(log, cut, 0)
+    end
+    log.cut, log.aged, log.first_chunk, log.first_entry = cut, units, chunk, i
+  end
+  return log.aged
+end
+
+-- summary returns the log as a list of at most three entries, on which the algorithm
+-- works: the units that are not later than cut, the later ones up to the entry with
+-- unit k (if k is not nil) at the instant of that entry, and the remaining units at the
+-- newest instant.
+local function summary(log, cut, k)
+  local list, done = {}, aged_units(log, cut)
+  if done > 0 then
+    list[1] = {at = cut, units = done}
+  end
+  if k then
+    local _, _, before, at, units = search(log, cut, k)
+    list[#list + 1] = {at = at, units = before + units - done}
+    done = before + units
+  end
+  if log.total > done then
+    list[#list + 1] = {at = newest(log), units = log.total - done}
+  end
+  return list
+end
+
+local function units_of(list)
+  local total = 0
+  for i = 1, #list do
+    total = total + list[i].units
+  end
+  return total
+end
+
+function log_store.fits(log, rule, n)
+  return rule.x.fits(rule.w, summary(log, t - rule.w.period), t, n)
+end
+
+function log_store.answer(log, rule, n, allowed)
+  local k
+  if not allowed and n <= rule.w.limit then -- wait until the entry with this unit expires
+    k = log.total + n - rule.w.limit
+  end
+  return rule.x.answer(rule.w, summary(log, t - rule.w.period, k), t, n, allowed)
+end
+
+local function mark_changed(log)
+  log.changed, log.cut = true, nil
+end
+
+-- clear removes all entries.
+local function clear(log)
+  mark_changed(log)
+  log.tail, log.base, log.total = '', 0, 0
+  if log.chunks then
+    chunked().restart(log)
   end
 end
 
--- assemble builds the list of entries on which the algorithm works.
-local function assemble(log)
-  local list, unread = {}, log.count - log.first - #log.front
-  for i = 1, #log.front do
-    list[i] = log.front[i]
+-- drop removes the entries that aged_units has counted.
+local function drop(log)
+  local chunk, i, aged = log.first_chunk, log.first_entry, log.aged
+  if aged == 0 then
+    return
+  elseif aged == log.total then
+    clear(log)
+    return
   end
-  if unread > 1 then
-    list[#list + 1] = {at = log.newest.at, units = log.total - log.front_units - log.newest.units}
+  mark_changed(log)
+  log.total = log.total - aged
+  if chunk then
+    chunked().drop(log, chunk, i)
+    return
   end
-  if unread > 0 then
-    list[#list + 1] = log.newest
+  if log.chunks then
+    log.chunks.first = log.chunks.last
   end
-  log.list, log.unread = list, unread
-end
-
--- read_more reads the next entries: as many as the front has, but at least CHUNK.
-local function read_more(log)
-  local from = log.first + #log.front
-  local to = min(log.count, from + max(CHUNK, #log.front))
-  load(log, redis.call('GETRANGE', log.key, HEAD_BYTES + from * ENTRY_BYTES, HEAD_BYTES + to * ENTRY_BYTES - 1), 1)
-  assemble(log)
-end
-
--- read_until reads entries until the front contains an entry later than the instant
--- before, and in total at least the given units.
-local function read_until(log, before, units)
-  while log.unread > 0 and (#log.front == 0 or log.front[#log.front].at <= before or log.front_units < units) do
-    read_more(log)
+  if i > 0 then
+    local _
+    _, log.base = entry_at(log.tail, i - 1)
+    log.tail = log.tail:sub(i * ENTRY_BYTES + 1)
   end
 end
 
--- write_log writes the whole string: a head that counts no expired entries, and the
--- given entries.
-local function write_log(log, rule, total, entries)
-  if entries == '' then
-    deleted[log.key] = true
+-- replaceable returns whether the script may delete a key and create it again. A
+-- cluster node that is moving the slot of the key refuses to access a key that does not
+-- exist.
+local function replaceable(key)
+  return type(redis.pcall('GET', key .. '~')) ~= 'table'
+end
+
+-- add adds n units at an instant: to the newest entry if merged is true, and otherwise
+-- as a new entry.
+local function add(log, at, n, merged)
+  local total = log.base
+  if log.tail ~= '' then
+    local _
+    _, total = newest(log)
+  end
+  mark_changed(log)
+  local entry = pack(ENTRY, at, (total + n) % WRAP)
+  log.tail = (merged and log.tail:sub(1, -ENTRY_BYTES - 1) or log.tail) .. entry
+  log.total = log.total + n
+  if #log.tail > CHUNK * ENTRY_BYTES and (log.chunks or not log.stored or replaceable(log.key)) then
+    chunked().split(log)
+  end
+end
+
+-- truncate removes the newest entries so that k units remain.
+local function truncate(log, k)
+  if k == 0 then
+    clear(log)
+    return
+  end
+  local chunk, i, before, at, units = search(log, -1, k)
+  mark_changed(log)
+  if chunk then
+    chunked().reopen(log, chunk, i)
   else
-    deleted[log.key] = nil
-    redis.call('SET', log.key, pack(HEAD, LOG_FORMAT, 0, total) .. entries, SET_TTL, ttl_end(rule.x.reset_at(rule.w, log.list)))
+    log.tail = log.tail:sub(1, (i + 1) * ENTRY_BYTES)
   end
+  local _, total = newest(log)
+  log.tail = log.tail:sub(1, -ENTRY_BYTES - 1) .. pack(ENTRY, at, (total - (before + units - k)) % WRAP)
+  log.total = k
 end
 
--- read_front returns the beginning of the string of a key, or '' if there is none. In
--- mode EACH it returns nil if the value is not a log; in the other modes that is an
--- error.
-local function read_front(key)
-  if deleted[key] then
-    return ''
+-- room returns whether the log may have another entry.
+local function room(log)
+  if log.chunks then
+    return chunked().count(log) < MAX_ENTRIES
   end
-  local last = HEAD_BYTES + CHUNK * ENTRY_BYTES - 1
-  local raw = redis.pcall('GETRANGE', key, 0, last)
-  if type(raw) == 'table' and (mode ~= EACH or not raw.err:find('WRONGTYPE', 1, true)) then
-    raw = redis.call('GETRANGE', key, 0, last) -- raises the same error
+  return #log.tail < MAX_SMALL * ENTRY_BYTES
+end
+
+-- take takes n units, which the limit allows.
+function log_store.take(log, rule, n)
+  if n == 0 then
+    return
   end
-  local entries = #(type(raw) == 'string' and raw or '') - HEAD_BYTES
-  if raw == '' or (entries >= 0 and entries % ENTRY_BYTES == 0 and raw:byte(1) == LOG_FORMAT) then
-    return raw
+  local list = summary(log, t - rule.w.period)
+  local last = list[#list]
+  rule.x.take(rule.w, list, t, n, room(log))
+  drop(log)
+  add(log, list[#list].at, n, list[#list] == last)
+end
+
+-- refund refunds n units, beginning with the newest entry.
+function log_store.refund(log, rule, n)
+  if n == 0 or log.total == 0 then
+    return
+  end
+  local cut, k = t - rule.w.period, log.total - n
+  local list = summary(log, cut, k > aged_units(log, cut) and k or nil)
+  rule.x.refund(rule.w, list, t, n)
+  drop(log)
+  truncate(log, units_of(list))
+end
+
+function log_store.reset(log)
+  clear(log)
+end
+
+-- subtract reduces the totals from entry i on by n.
+local function subtract(entries, i, n)
+  local parts = {entries:sub(1, i * ENTRY_BYTES)}
+  for j = i, #entries / ENTRY_BYTES - 1 do
+    local at, total = entry_at(entries, j)
+    parts[#parts + 1] = pack(ENTRY, at, (total - n) % WRAP)
+  end
+  return concat(parts)
+end
+
+-- undo removes n units that the log recorded at the instant mark. An entry that then
+-- has no units is kept, unless it is the newest one.
+function log_store.undo(log, rule, mark, n)
+  local chunk, i, before, at, units = search(log, mark - 1, 0)
+  if at ~= mark then
+    return
+  end
+  local list, rest = {}, log.total - before - units
+  if before > 0 then
+    list[1] = {at = mark - 1, units = before}
+  end
+  list[#list + 1] = {at = mark, units = units}
+  if rest > 0 then
+    list[#list + 1] = {at = newest(log), units = rest}
+  end
+  rule.x.undo(rule.w, list, mark, n)
+  local left = units_of(list)
+  if left == log.total then
+    return
+  elseif rest == 0 then
+    truncate(log, left)
+    return
+  end
+  mark_changed(log)
+  if chunk then
+    chunked().subtract(log, chunk, i, log.total - left, subtract)
+  else
+    log.tail = subtract(log.tail, i, log.total - left)
+  end
+  log.total = left
+end
+
+-- read_head returns the head of a log that is a hash, or nil if the key does not exist.
+-- The second result is whether the value was written by another program.
+local function read_head(key)
+  local head = redis.pcall('HGET', key, 'h')
+  if type(head) == 'table' then
+    if mode == EACH and head.err:find('WRONGTYPE', 1, true) then
+      return nil, true
+    end
+    head = redis.call('HGET', key, 'h') -- raises the same error
+  end
+  return head, not head and type(redis.pcall('GET', key)) == 'table'
+end
+
+-- read_small decodes a string. It returns false if another program wrote the string.
+local function read_small(log, value)
+  local bytes = #value - SMALL_BYTES
+  if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or value:byte(1) ~= LOG_FORMAT then
+    return false
+  end
+  local _, total
+  _, log.base = unpack_from(SMALL, value)
+  log.tail = value:sub(SMALL_BYTES + 1)
+  _, total = newest(log)
+  log.total, log.stored = (total - log.base) % WRAP, 'string'
+  return true
+end
+
+-- open returns the log of a key. The parameter value is the string of the key; false
+-- means that the key has no string. If the value was written by another program, open
+-- returns nil in mode EACH; in the other modes that is an error.
+function log_store.open(key, value)
+  local log = {key = key, tail = '', base = 0, total = 0}
+  local foreign
+  if value then
+    foreign = not read_small(log, value)
+  else
+    value, foreign = read_head(key)
+    if value then
+      foreign = not chunked().open(log, value)
+    end
+  end
+  if not foreign then
+    return log
   elseif mode ~= EACH then
     error('HEADGATE_FOREIGN')
   end
 end
 
--- open returns the log of a key, or nil if read_front returns nil.
-function log_store.open(key)
-  local raw = read_front(key)
-  if not raw then
-    return
+-- save writes a log that has changed, and sets its TTL, even if the units were denied.
+-- It deletes a log that is unused.
+function log_store.save(log, rule)
+  local reset_at = 0
+  if log.total > 0 then
+    reset_at = rule.x.reset_at(rule.w, {{at = newest(log)}})
   end
-  local log = {key = key, raw = raw, bytes = #raw, count = 0, first = 0, total = 0, front = {}, front_units = 0}
-  if raw ~= '' then
-    if #raw == HEAD_BYTES + CHUNK * ENTRY_BYTES then
-      log.bytes = redis.call('STRLEN', key)
+  if log.total == 0 or (server_clock and reset_at <= t) then
+    if log.stored then
+      redis.call(log.stored == 'hash' and 'UNLINK' or 'DEL', log.key)
     end
-    local _
-    _, log.first, log.total = unpack_from(HEAD, raw)
-    log.count = (log.bytes - HEAD_BYTES) / ENTRY_BYTES
-    load(log, raw, HEAD_BYTES + log.first * ENTRY_BYTES + 1)
-    if log.count - log.first > #log.front then
-      local at, units = unpack_from(ENTRY, redis.call('GETRANGE', key, -ENTRY_BYTES, -1))
-      log.newest = {at = at, units = units}
-    end
-  end
-  assemble(log)
-  return log
-end
-
-function log_store.fits(log, rule, n)
-  read_until(log, t - rule.w.period, 0)
-  return rule.x.fits(rule.w, log.list, t, n)
-end
-
-function log_store.answer(log, rule, n, allowed)
-  local units = 0
-  if not allowed and n <= rule.w.limit then -- wait until the entry with this unit expires
-    units = log.total + n - rule.w.limit
-  end
-  read_until(log, t - rule.w.period, units)
-  return rule.x.answer(rule.w, log.list, t, n, allowed)
-end
-
--- unchanged_part returns the part of the string of a completely read log that a take
--- does not change.
-local function unchanged_part(log, dropped, merged)
-  return log.raw:sub(HEAD_BYTES + (log.first + dropped) * ENTRY_BYTES + 1, merged and -ENTRY_BYTES - 1 or -1)
-end
-
--- modify_in_place changes a part of the string of a large log. If more than half of the
--- entries have expired, it writes the string again without them.
-local function modify_in_place(log, rule, dropped, merged, total, entry)
-  local key, first = log.key, log.first + dropped
-  local reset_at = rule.x.reset_at(rule.w, log.list)
-  if first > log.count / 2 then
-    local rest = redis.call('GETRANGE', key, HEAD_BYTES + first * ENTRY_BYTES, merged and -ENTRY_BYTES - 1 or -1)
-    write_log(log, rule, total, rest .. entry)
-    return
-  end
-  redis.call('SETRANGE', key, 0, pack(HEAD, LOG_FORMAT, first, total))
-  redis.call('SETRANGE', key, log.bytes - (merged and ENTRY_BYTES or 0), entry)
-  redis.call(EXPIRE, key, ttl_end(reset_at))
-end
-
--- take takes n units, which the limit allows. The table log must not be used
--- afterwards.
-function log_store.take(log, rule, n)
-  if n == 0 then
-    return
-  end
-  read_until(log, t - rule.w.period, 0)
-  local list = log.list
-  local length, newest, total = #list, list[#list], log.total + n
-  for i = 1, length do
-    if list[i].at <= t - rule.w.period then
-      total = total - list[i].units
-    end
-  end
-  rule.x.take(rule.w, list, t, n, log.count - log.first < MAX_ENTRIES)
-  local last = list[#list]
-  local merged = last == newest
-  local dropped = length + (merged and 0 or 1) - #list
-  local entry = pack(ENTRY, last.at, last.units)
-  if #log.raw == log.bytes then
-    write_log(log, rule, total, unchanged_part(log, dropped, merged) .. entry)
+  elseif log.changed and not log.chunks then
+    redis.call('SET', log.key, pack(SMALL, LOG_FORMAT, log.base) .. log.tail, SET_TTL, ttl_end(reset_at))
   else
-    modify_in_place(log, rule, dropped, merged, total, entry)
-  end
-end
-
--- rewrite writes a log of which all entries have been read.
-local function rewrite(log, rule)
-  local entries, total = {}, 0
-  for i, entry in ipairs(log.list) do
-    entries[i], total = pack(ENTRY, entry.at, entry.units), total + entry.units
-  end
-  write_log(log, rule, total, concat(entries))
-end
-
--- refund refunds n units. It reads the whole log. After refund, reset and undo, the
--- table log must not be used.
-function log_store.refund(log, rule, n)
-  if n > 0 and log.count > 0 then
-    read_until(log, EXACT, 0)
-    rule.x.refund(rule.w, log.list, t, n)
-    rewrite(log, rule)
-  end
-end
-
-function log_store.reset(log)
-  deleted[log.key] = true
-end
-
--- undo removes n units that the log recorded at the instant mark.
-function log_store.undo(log, rule, mark, n)
-  if log.count > 0 then
-    read_until(log, EXACT, 0)
-    rule.x.undo(rule.w, log.list, mark, n)
-    rewrite(log, rule)
-  end
-end
-
--- close sets the TTL of a log, even if the units were denied. It deletes a log that is
--- unused.
-function log_store.close(log, rule)
-  if log.bytes == 0 then
-    return
-  end
-  local reset_at = rule.x.reset_at(rule.w, log.list)
-  if server_clock and reset_at <= t then
-    deleted[log.key] = true
-  else
+    if log.changed then
+      chunked().save(log)
+    end
     redis.call(EXPIRE, log.key, ttl_end(reset_at))
-  end
-end
-
-function log_store.delete_marked()
-  for key in pairs(deleted) do
-    redis.call('DEL', key)
   end
 end

@@ -1,9 +1,9 @@
 -- This is the only script for the store's own layout. It executes a list of runs on the
 -- states of KEYS at one instant and writes the states that changed. A run is one or
 -- several equal operations on one key. The script consists of prelude.lua,
--- fastpath.lua, log.lua, slowpath.lua and commit.lua. Before them come arithmetic.lua
--- and the function algorithm_of, which returns the functions of the algorithm with a
--- given number.
+-- fastpath.lua, log.lua, logchunks.lua, slowpath.lua and commit.lua. Before them come
+-- arithmetic.lua and the function algorithm_of, which returns the functions of the
+-- algorithm with a given number.
 --
 -- ARGV[1] is the header: the instant in µs, or -1 for the server's clock; the mode; the
 -- number of keys with plain states, which precede the keys with logs; and the rules,

@@ -20,6 +20,9 @@ var fastpathLua string
 //go:embed log.lua
 var logLua string
 
+//go:embed logchunks.lua
+var logChunksLua string
+
 //go:embed slowpath.lua
 var slowpathLua string
 
@@ -56,7 +59,7 @@ func decideText() string {
 	}
 	// Code that most calls do not need is in a branch, because creating a function
 	// takes time even if the function is never called.
-	return text.String() + "end\n" + preludeLua + fastpathLua + "if pos <= size then\n" + logLua + slowpathLua + "end\n" + commitLua
+	return text.String() + "end\n" + preludeLua + fastpathLua + "if pos <= size then\n" + logLua + logChunksLua + slowpathLua + "end\n" + commitLua
 }
 
 // algorithmNumber returns the number that decideText gives an algorithm.

@@ -33,15 +33,14 @@ local function run(rule, s, verb, count, n, pos)
   return s, pos
 end
 
--- log_of returns the log of key k, which is read when it is first used. It returns nil
--- if the value was written by another program.
+-- log_of returns the log of key k, or false if the value was written by another program.
+-- MGET returns nothing for a log that is a hash; see log_store.open.
+local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
 local function log_of(k)
-  local log = logs[k]
-  if not log then
-    log = log_store.open(KEYS[k])
-    logs[k] = log
+  if logs[k] == nil then
+    logs[k] = log_store.open(KEYS[k], values[k - plain]) or false
   end
-  return log
+  return logs[k]
 end
 
 local ANSWER, ANSWER_BYTES = '<BBddd', 26
@@ -50,58 +49,50 @@ local function answer(d)
   answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
 end
 
--- modify calls fn, which changes the log of key k. When the log is used next, it is
--- read again.
-local function modify(k, fn, ...)
-  fn(log_of(k), ...)
-  logs[k] = nil
-end
-
 -- run_log_takes takes n units count times. The takes that are allowed are executed as
 -- one take of the sum. It appends the number of allowed takes, the decision about the
 -- last allowed take (if any), and the decision about the first denied take (if any) to
 -- the reply.
-local function run_log_takes(k, rule, count, n)
-  local free = log_store.answer(log_of(k), rule, 0, true).remaining
+local function run_log_takes(log, rule, count, n)
+  local free = log_store.answer(log, rule, 0, true).remaining
   local fit = count
   if n > 0 then
     fit = min(count, floor(free / n))
   end
   if fit > 0 and n > 0 then
-    modify(k, log_store.take, rule, fit * n)
+    log_store.take(log, rule, fit * n)
   end
   answers[#answers + 1] = pack('<d', fit)
   if fit > 0 then
-    answer(log_store.answer(log_of(k), rule, n, true))
+    answer(log_store.answer(log, rule, n, true))
   end
   if fit < count then
-    answer(log_store.answer(log_of(k), rule, n, false))
+    answer(log_store.answer(log, rule, n, false))
   end
 end
 
 -- run_log executes one run on a log. It also returns the position of the next run.
 local function run_log(k, rule, verb, count, n, pos)
-  local log, mark
+  local log, mark = log_of(k), nil
   if verb == UNDO then
     mark, pos = unpack_from('<d', runs, pos)
   end
-  if not log_of(k) then
+  if not log then
     answers[#answers + 1] = verb == TAKE and pack('<d', -1) or ('\255'):rep(ANSWER_BYTES)
     return pos
   elseif verb == TAKE then
-    run_log_takes(k, rule, count, n)
+    run_log_takes(log, rule, count, n)
     return pos
   elseif verb == REFUND then
-    modify(k, log_store.refund, rule, n)
+    log_store.refund(log, rule, n)
   elseif verb == RESET then
-    modify(k, log_store.reset)
+    log_store.reset(log)
   elseif verb == UNDO then
-    modify(k, log_store.undo, rule, mark, n)
+    log_store.undo(log, rule, mark, n)
   end
   if verb ~= PEEK then
     n = 0
   end
-  log = log_of(k)
   answer(log_store.answer(log, rule, n, log_store.fits(log, rule, n)))
   return pos
 end
@@ -161,7 +152,7 @@ local function apply_debits(list, ok)
       states[k] = rule.x.take(rule.w, states[k], t, n)
       last_rule[k] = rule
     elseif ok then
-      modify(k, log_store.take, rule, n)
+      log_store.take(log_of(k), rule, n)
     end
   end
 end
@@ -188,7 +179,6 @@ else
 end
 for k = plain + 1, #KEYS do
   if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
-    log_store.close(logs[k], last_rule[k])
+    log_store.save(logs[k], last_rule[k])
   end
 end
-log_store.delete_marked()

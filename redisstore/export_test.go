@@ -1,0 +1,4 @@
+package redisstore
+
+// NewEditedStore returns a store whose script is edited.
+var NewEditedStore = newEditedStore
