@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/respcheck"
 )
 
 // dialer opens the connections of the client. The client reconnects when a caller needs
@@ -132,7 +133,8 @@ func (d *dialer) network() string {
 }
 
 // connect tries the addresses of the server one after another, beginning with the
-// address that worked last.
+// address that worked last. The connection returns only valid replies, because the
+// client trusts them.
 func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	addresses := d.addresses
 	if addresses == nil {
@@ -147,7 +149,7 @@ func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dia
 		conn, err := d.connectTo(ctx, addresses[n], len(addresses)-i, netDialer, config)
 		if err == nil {
 			d.setFirst(n)
-			return d.track(conn, n), nil
+			return respcheck.New(d.track(conn, n), respcheck.DefaultLimits), nil
 		}
 		lastErr = err
 	}

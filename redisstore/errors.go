@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/respcheck"
 )
 
 const storeName = "redis"
@@ -42,7 +43,15 @@ func errForeign() error {
 }
 
 func errReply(bytes int) error {
-	return newStoreError(headgate.ReasonRefused, "check that the server is Redis or Valkey, 6.2 or later", fmt.Errorf("unexpected script reply of %d bytes", bytes))
+	return newStoreError(headgate.ReasonRefused, "check that the server is Redis or Valkey, 6.2 or later; whether the cost was spent is unknown",
+		fmt.Errorf("unexpected script reply of %d bytes", bytes))
+}
+
+// errInvalidReply is the error for all calls whose replies were pending when the server
+// sent an invalid reply. The connection was then closed.
+func errInvalidReply(err error) error {
+	return newStoreError(headgate.ReasonTimedOut, "the connection was closed; check that the server is Redis or Valkey, and any proxy; "+
+		"whether the cost was spent is unknown", err)
 }
 
 func errVerb(v headgate.Verb) error {
@@ -160,9 +169,12 @@ func isServerReply(err error) bool {
 // server had closed the connection before the call was sent.
 func connectionError(err error) error {
 	var op *net.OpError
+	var invalid respcheck.Error
 	switch {
-	case strings.Contains(err.Error(), "unknown message type"):
+	case errors.Is(err, respcheck.ErrNotRedis):
 		return newStoreError(headgate.ReasonRefused, "the server does not use the Redis protocol; check the address", err)
+	case errors.As(err, &invalid):
+		return errInvalidReply(err)
 	case errors.Is(err, errClosedWhileIdle), errors.As(err, &op) && op.Op == "dial":
 		return errUnreachable(err, "check that the server is running and that the address is correct")
 	}

@@ -83,6 +83,9 @@ func (g *guideRule) answer(text string, v headgate.Verb, cost int64) (headgate.D
 	double := func(i int) float64 {
 		return math.Float64frombits(binary.LittleEndian.Uint64([]byte(text[1+8*i:][:8])))
 	}
+	if !(double(2) >= 0 && double(2) < 1e10 && double(3) >= 0 && double(3) < 1e6) || math.IsNaN(double(0)) || math.IsNaN(double(1)) {
+		return headgate.Decision{}, errReply(len(text))
+	}
 	tokens, last, t := double(0), double(1), int64(double(2))*1e6+int64(double(3))
 	d := headgate.Decision{
 		Allowed: text[0] == 1, Limit: g.capacity,

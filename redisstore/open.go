@@ -227,16 +227,26 @@ func (c *lazyClient) Remove(ctx context.Context, pattern string) error {
 }
 
 // Close closes the client. If an attempt to connect is in progress, Close waits until
-// it has ended and its connection is closed.
+// it has ended and its connection is closed. The client waits for pending replies,
+// which a sentinel may never send, so Close closes the connections after closeTimeout.
 func (c *lazyClient) Close() {
 	c.mu.Lock()
 	client, a := c.client, c.attempt
 	c.closed = true
 	c.mu.Unlock()
-	if client != nil {
-		client.Close()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		if client != nil {
+			client.Close()
+		}
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout):
 	}
 	c.dialer.close()
+	<-closed
 	if a != nil {
 		<-a.done
 	}

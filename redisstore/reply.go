@@ -11,15 +11,15 @@ import (
 
 const valueBytes = 25 // number of bytes of a state in Redis
 
-// reader decodes a reply from its beginning to its end.
+// reader decodes a reply from its beginning to its end. The server is not trusted.
 type reader struct {
-	text      string
-	truncated bool // the reply was shorter than expected
+	text    string
+	invalid bool // the reply is shorter than expected, or contains an impossible number
 }
 
 func (r *reader) next(n int) string {
 	if len(r.text) < n {
-		r.truncated = true
+		r.invalid = true
 		return string(make([]byte, n))
 	}
 	part := r.text[:n]
@@ -27,8 +27,18 @@ func (r *reader) next(n int) string {
 	return part
 }
 
-func (r *reader) double() int64 {
-	return int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(r.next(8)))))
+// double reads a whole number from lowest to maxUnits.
+func (r *reader) double(lowest int64) int64 {
+	return r.whole([]byte(r.next(8)), lowest)
+}
+
+func (r *reader) whole(text []byte, lowest int64) int64 {
+	f := math.Float64frombits(binary.LittleEndian.Uint64(text))
+	if !(f >= float64(lowest) && f <= maxUnits) || f != math.Trunc(f) {
+		r.invalid = true
+		return 0
+	}
+	return int64(f)
 }
 
 // state reads a state. ok is false if the value was written by another program.
@@ -37,7 +47,7 @@ func (r *reader) state() (s algo.State, ok bool) {
 	if text[0] > stateFormat {
 		return s, false
 	}
-	s.A = int64(math.Float64frombits(binary.LittleEndian.Uint64(text[1:])))
+	s.A = r.whole(text[1:], 0)
 	s.B = int64(binary.LittleEndian.Uint32(text[9:]))
 	s.C = int64(binary.LittleEndian.Uint32(text[13:]))
 	return s, true
@@ -47,16 +57,25 @@ func (r *reader) state() (s algo.State, ok bool) {
 // program.
 func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 	flags := r.next(2)
-	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double()}
-	d.RetryAfter, d.ResetAfter = micros.Duration(r.double()), micros.Duration(r.double())
-	return rule.withDeniedBy(d), flags[0] <= 1
+	if flags[0] > 1 {
+		r.next(3 * 8)
+		return d, false
+	}
+	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double(0)}
+	d.RetryAfter, d.ResetAfter = micros.Duration(r.double(0)), micros.Duration(r.double(0))
+	r.invalid = r.invalid || flags[1] > 1 || d.Remaining > d.Limit
+	return rule.withDeniedBy(d), true
 }
 
 // read decodes the script's reply and stores the result of every operation of the
-// group.
+// group. After a reply that the script cannot have sent, all operations fail.
 func (g *group) read(text string) {
 	r := reader{text: text}
-	g.decidedAt = r.double()
+	g.decidedAt = r.double(0)
+	if r.invalid || g.now != serverClock && g.decidedAt != g.now {
+		g.fail(errReply(len(text)))
+		return
+	}
 	if g.mode != independent {
 		g.readAllOrNothing(&r)
 	} else {
@@ -68,13 +87,14 @@ func (g *group) read(text string) {
 			}
 		}
 	}
-	if r.truncated || r.text != "" {
+	if r.invalid || r.text != "" {
 		g.fail(errReply(len(text)))
 	}
 }
 
 // fail stores the same error in every operation of the group.
 func (g *group) fail(err error) {
+	g.taken = false
 	for _, k := range g.keys {
 		for _, o := range k.ops {
 			o.err = err
@@ -145,7 +165,7 @@ func (o *op) readAnswer(r *reader) {
 }
 
 func readTakes(run []*op, r *reader) {
-	fit := min(len(run), int(r.double()))
+	fit := int(min(int64(len(run)), r.double(-1)))
 	if fit < 0 {
 		for _, o := range run {
 			o.err = errForeign()

@@ -50,6 +50,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"internal/hooks":  {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
 	"internal/micros": {why: "a conversion of units"},
+	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},
 	"internal/root":   {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
 	"internal/admission": {
 		why:   "the core of every middleware: it binds, takes, holds, refunds and observes over any store",
@@ -122,7 +123,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"redisstore": {
 		why:  "a store applies an algorithm's step and knows no other store",
-		code: []string{".", "algo", "internal/diagnosis", "internal/micros"},
+		code: []string{".", "algo", "internal/diagnosis", "internal/micros", "internal/respcheck"},
 		tests: []string{
 			"fallback", "internal/leaktest", "internal/testserver", "memstore", "storetest",
 			"storetest/crowd", "storetest/faults", "storetest/history", "storetest/model",
