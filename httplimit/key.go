@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/internal/key"
+	"github.com/headgate/headgate/internal/urlpath"
 )
 
 // Key selects the budget that a request spends: by client address, by the value of a
@@ -13,14 +14,13 @@ import (
 // part of the key have different budgets. All requests in which a part is missing or
 // empty share one budget; see [First].
 //
-// Values are not normalized: “é” and “e”, upper and lower case, and different invalid
-// bytes make different keys.
+// Values other than a [Path] are not normalized: “é” and “e”, upper and lower case, and
+// different invalid bytes make different keys.
 //
 // The service and package grpclimit build the same key text from the same parts, so
 // under a policy with the same name they share the state; a [headgate.Limiter] can use
-// this text, too. For path and method the text is the same only if the request has the
-// canonical form, because the service unescapes, cleans and lower-cases paths, and
-// upper-cases methods.
+// this text, too. The text of a method is the same only if the method is in upper case,
+// because the service upper-cases methods.
 //
 // The text of a key is built as follows:
 //
@@ -62,10 +62,20 @@ func Header(name string) Key {
 // Method is the request's method.
 func Method() Key { return textKey("method", func(r *http.Request) string { return r.Method }) }
 
-// Path is the path of the request's URL as the client wrote it: “/a” and “/%61” are
-// different keys. Bytes that are invalid in a URL are replaced with their escapes. See
-// [Pattern].
-func Path() Key { return textKey("path", func(r *http.Request) string { return r.URL.EscapedPath() }) }
+// Path is the path of the request's URL in a canonical form: decoded, without empty
+// segments, “.” and “..”, and in lower case (ASCII letters). All spellings of a path that
+// a server may treat alike are one key, as in the service: “/a/b”, “//A/%62” and
+// “/a/b;x=1”. See [RawPath] and [Pattern].
+func Path() Key {
+	return textKey("path", func(r *http.Request) string { return urlpath.Lenient(r.URL.EscapedPath()) })
+}
+
+// RawPath is the path of the request's URL as the client wrote it: “/a” and “/%61” are
+// different keys. Bytes that are invalid in a URL are replaced with their escapes.
+// Clients choose the spelling, so do not use RawPath to limit what a handler does.
+func RawPath() Key {
+	return textKey("raw_path", func(r *http.Request) string { return r.URL.EscapedPath() })
+}
 
 // Pattern is the pattern of the route that matched in net/http's ServeMux or chi. The
 // middleware must run after routing, because the pattern is not known before.

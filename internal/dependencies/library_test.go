@@ -41,7 +41,7 @@ var libraryRules = map[string]packageRule{
 		why: "net/http middleware over any store",
 		code: []string{
 			".", "clientaddr", "httpfields", "internal/admission", "internal/key", "internal/problem",
-			"internal/recorder",
+			"internal/recorder", "internal/urlpath",
 		},
 		tests: []string{
 			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver",
@@ -97,6 +97,7 @@ var libraryRules = map[string]packageRule{
 	"internal/turn": {
 		why: "waiting for a turn, and what becomes of units that were taken for a request that leaves: the root uses it, so it imports only the standard library",
 	},
+	"internal/urlpath": {why: "the spellings of a URL path, for the middleware and for routes"},
 	"loginguard": {
 		why: "protection of login forms, built from limits over any store",
 		code: []string{

@@ -108,7 +108,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("routing"): {
 		why:  "it finds the policies and keys of a request and decides nothing",
-		code: []string{"internal/key"},
+		code: []string{"internal/key", "internal/urlpath"},
 	},
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",

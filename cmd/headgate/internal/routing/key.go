@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/key"
+	"github.com/headgate/headgate/internal/urlpath"
 )
 
 // Key is an expression that defines the rate limit key of a request, such as “ip”,
@@ -66,8 +67,7 @@ func (o requestPart) Read(r request) string {
 	case host:
 		return canonicalHost(r.Host)
 	default:
-		_, lenient := canonicalPaths(r.Path)
-		return lenient
+		return urlpath.Lenient(r.Path)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/urlpath"
 )
 
 // Host is a pattern that matches hosts: a host name, “*.example.com” for all names
@@ -34,7 +36,7 @@ func ParseHost(text string) (Host, error) {
 			return fail(i, 1, "is not valid in a host")
 		}
 	}
-	h := Host{lower(strings.TrimRight(text, "."))}
+	h := Host{urlpath.Lower(strings.TrimRight(text, "."))}
 	switch {
 	case h.text == "*":
 		return Host{}, nil
@@ -123,7 +125,7 @@ func ParsePath(text string) (Path, error) {
 		case strings.IndexFunc(segment, func(r rune) bool { return r < ' ' || r == 0x7f }) >= 0:
 			return fail(at, len(segment), "contains a control character")
 		}
-		p.segments = append(p.segments, lower(segment))
+		p.segments = append(p.segments, urlpath.Lower(segment))
 		at += len(segment) + 1
 	}
 	if len(p.segments) > maxSegments {

@@ -3,20 +3,17 @@
 //
 // # Paths
 //
-// A proxy and the program behind it may interpret a path differently, and a client
-// could use such a difference to bypass a limit. A path is therefore interpreted in two
-// ways, called readings. For each reading, the first route that matches it applies; for
-// most paths, this is the same route. Both readings decode percent-encoding once,
-// remove empty segments, “.” and a trailing slash, resolve “..”, and ignore the case of
-// ASCII letters. They differ as follows:
+// A path is interpreted in two ways, called readings, because a proxy and the program
+// behind it may interpret it differently; see package urlpath. For each reading, the
+// first route that matches it applies; for most paths, this is the same route. If a key
+// contains the path, it contains the lenient reading, so that all spellings of a path
+// share one key.
 //
-//   - strict: only “/” separates segments; %2F is part of its segment.
-//   - lenient: “\”, %2F and %5C also separate segments, as in many programs. “;” and what
-//     follows it in a segment is removed, as in Java programs, and so is “#” and what
-//     follows.
+// # Methods
 //
-// If a key contains the path, it contains the lenient reading, so that all spellings of
-// a path share one key.
+// A route for GET also matches HEAD, because most programs run the same code for both.
+// Header fields that override the method, such as X-HTTP-Method-Override, are ignored:
+// few programs apply them, and a client could choose its route with them.
 package routing
 
 import (
@@ -24,6 +21,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/headgate/headgate/internal/urlpath"
 )
 
 // Request describes an HTTP request. This package neither changes nor retains it.
@@ -62,7 +61,7 @@ func (e *SyntaxError) Error() string {
 func canonicalHost(host string) string {
 	port := strings.IndexByte(host, ':')
 	if port < 0 {
-		return lower(strings.TrimRight(host, "."))
+		return urlpath.Lower(strings.TrimRight(host, "."))
 	}
 	if literal, bracketed := strings.CutPrefix(host, "["); bracketed || port != strings.LastIndexByte(host, ':') {
 		literal, _, _ = strings.Cut(literal, "]")
@@ -70,7 +69,7 @@ func canonicalHost(host string) string {
 			return "[" + addr.String() + "]"
 		}
 	}
-	return lower(strings.TrimRight(host[:port], "."))
+	return urlpath.Lower(strings.TrimRight(host[:port], "."))
 }
 
 // canonicalMethod returns a method in upper case, because some programs accept “post”
@@ -85,21 +84,4 @@ func canonicalMethod(method string) string {
 		}
 	}
 	return method
-}
-
-// lower returns s with ASCII letters in lower case. It does not change other bytes,
-// because different strings of invalid UTF-8 must not become equal.
-func lower(s string) string {
-	for i := range len(s) {
-		if c := s[i]; 'A' <= c && c <= 'Z' {
-			b := []byte(s)
-			for ; i < len(b); i++ {
-				if c := b[i]; 'A' <= c && c <= 'Z' {
-					b[i] = c + 'a' - 'A'
-				}
-			}
-			return string(b)
-		}
-	}
-	return s
 }

@@ -91,8 +91,9 @@ func TestPathSpellings(t *testing.T) {
 		"/login": {
 			`/login /login/ //login ///login// /./login /login/. /x/../login /%6cogin /%6C%6f%67in /LOGIN /Login /%4Cogin /login;a=b /login;jsessionid=1/ ` +
 				`/;x/login /a/..;/login /a/..;b=c/login /%2e/login /a/%2e%2e/login /a%2f..%2flogin /a/..%2flogin /%2flogin /login%2f \login /\login /a\..\login /a%5c..%5clogin ` +
-				`/login#x /../login /../../login login /login%3bx=y /login/..;/login /x%00/..%2flogin`,
-			`/ /logi /login2 /x/login /login/x /log%20in /login%252f /login%2525 /..login /log;in/ /login%00 /login%20 `,
+				`/login#x /../login /../../login login /login%3bx=y /login/..;/login /x%00/..%2flogin ` +
+				`/login%00 /login%20 /login%09 /login. /login.. /login.%20. /%20login /login%20/ /login%20;x /login.;x /login%2e%20 /x/..%20/login /.../login /login%7f`,
+			`/ /logi /login2 /x/login /login/x /log%20in /login%252f /login%2525 /..login /log;in/ /login.x /.login /login%20x /login%00.html /log%00in`,
 		},
 		"/api/*":     {"/api/x /API/X /api//x/ /api/a%2fb /api/x/../y /api/x;y", "/api /api/ /api/x/y /apix"},
 		"/api/**":    {"/api /api/ /api/x /api/x/y/z /api/../api/x /x/../api /api;x /api%2fx", "/apix / /x/api"},
@@ -154,6 +155,37 @@ func TestBothReadingsApply(t *testing.T) {
 	}
 }
 
+// A route for GET also matches HEAD, because servers run the same code for both. A field
+// that overrides the method has no effect: a client could choose its route with it.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	table := routing.NewTable([]routing.Route{route(t, "- GET /export", "export"), route(t, "- POST /login", "login"), route(t, "- HEAD /probe", "probe")}, nil)
+	for _, c := range []struct{ method, path, override, want string }{
+		{"GET", "/export", "", "export"},
+		{"HEAD", "/export", "", "export"},
+		{"head", "/export", "", "export"},
+		{"POST", "/export", "", ""},
+		{"POST", "/export", "GET", ""},
+		{"HEAD", "/probe", "", "probe"},
+		{"GET", "/probe", "", ""},
+		{"POST", "/login", "GET", "login"},
+		{"GET", "/login", "POST", ""},
+		{"HEAD", "/login", "", ""},
+	} {
+		r := &routing.Request{Method: c.method, Path: c.path, Header: http.Header{}}
+		if c.override != "" {
+			r.Header = http.Header{"X-Http-Method-Override": {c.override}, "X-Http-Method": {c.override}, "X-Method-Override": {c.override}}
+		}
+		got := ""
+		for _, charge := range table.AppendPolicyKeys(nil, r) {
+			got += charge.Policy
+		}
+		if got != c.want {
+			t.Errorf("%s %s, overridden by %q: got %q want %q", c.method, c.path, c.override, got, c.want)
+		}
+	}
+}
+
 func TestUnreachableRoutes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -186,6 +218,9 @@ func TestUnreachableRoutes(t *testing.T) {
 		{[]string{"a.b - -", "*.a.b - -"}, "[]"},
 		{[]string{"a.b GET -", "a.b POST -"}, "[]"},
 		{[]string{"a.b GET,HEAD -", "a.b get /x"}, "[{1 [0]}]"},
+		{[]string{"- GET -", "- HEAD -"}, "[{1 [0]}]"},
+		{[]string{"- HEAD -", "- GET -"}, "[]"},
+		{[]string{"- GET -", "- GET,HEAD -"}, "[{1 [0]}]"},
 		{[]string{"- GET -", "- PURGE -", "- PURGE,GET /x", "- - /x"}, "[{2 [0 1]}]"},
 		{[]string{"- GET -", "- - -", "- GET,POST /x"}, "[{2 [0 1]}]"},
 	} {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/urlpath"
 )
 
 // Route assigns policies to the requests that match it. A Host, Methods or Path with
@@ -44,7 +46,7 @@ const None = -1
 // if no route matches the reading. The package documentation explains the readings.
 func (t *Table) Match(r *Request) (strict, lenient int) {
 	host, method := canonicalHost(r.Host), canonicalMethod(r.Method)
-	a, b := canonicalPaths(r.Path)
+	a, b := urlpath.Readings(r.Path)
 	strict = t.first(host, method, a)
 	if a == b {
 		return strict, strict
@@ -53,10 +55,10 @@ func (t *Table) Match(r *Request) (strict, lenient int) {
 }
 
 func (t *Table) first(host, method, path string) int {
-	bit := bitOf(method)
+	bits := matchBits(method)
 	for i := range t.routes {
 		route := &t.routes[i]
-		if route.Methods.contains(method, bit) && route.Host.matches(host) && route.Path.matches(path) {
+		if route.Methods.contains(method, bits) && route.Host.matches(host) && route.Path.matches(path) {
 			return i
 		}
 	}
@@ -91,7 +93,8 @@ func (t *Table) KeyOf(policy string) Key { return t.keys[policy] }
 // Route returns the route with the index i, as returned by [Table.Match].
 func (t *Table) Route(i int) Route { return t.routes[i] }
 
-// Methods is a set of HTTP methods. The zero value is the set of all methods.
+// Methods is a set of HTTP methods. The zero value is the set of all methods. A set with
+// GET also matches HEAD.
 type Methods struct {
 	common uint16   // set of indexes in commonMethods
 	others []string // other methods, in upper case
@@ -101,6 +104,9 @@ var commonMethods = [...]string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodHead, http.MethodDelete, http.MethodPatch, http.MethodOptions,
 	http.MethodConnect, http.MethodTrace,
 }
+
+// getBit and headBit are the bits of two methods in Methods.common.
+var getBit, headBit = bitOf(http.MethodGet), bitOf(http.MethodHead)
 
 // Add adds a method, written in any case, to the set. It returns an error if the method
 // is invalid or already in the set.
@@ -112,7 +118,7 @@ func (m *Methods) Add(name string) error {
 	if len(name) > 32 || strings.Trim(upper, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
 		return &SyntaxError{"method", name, 0, len(name), "is not a method; write GET, POST, …"}
 	}
-	if !m.all() && m.has(upper) {
+	if bit := bitOf(upper); m.common&bit != 0 || slices.Contains(m.others, upper) {
 		return &SyntaxError{"method", name, 0, len(name), "is listed twice"}
 	}
 	if bit := bitOf(upper); bit != 0 {
@@ -141,11 +147,21 @@ func (m Methods) names() []string {
 	return append(names, m.others...)
 }
 
-func (m *Methods) has(name string) bool { return m.contains(name, bitOf(name)) }
+func (m *Methods) has(name string) bool { return m.contains(name, matchBits(name)) }
 
-// contains reports whether the set contains the method name. bit must be bitOf(name).
-func (m *Methods) contains(name string, bit uint16) bool {
-	return m.common&bit != 0 || m.all() || bit == 0 && slices.Contains(m.others, name)
+// contains reports whether the set matches the method name. bits must be matchBits(name).
+func (m *Methods) contains(name string, bits uint16) bool {
+	return m.common&bits != 0 || m.all() || bits == 0 && slices.Contains(m.others, name)
+}
+
+// matchBits returns the bits of the methods in Methods.common that match a request with
+// the method name.
+func matchBits(name string) uint16 {
+	bits := bitOf(name)
+	if bits == headBit {
+		bits |= getBit
+	}
+	return bits
 }
 
 // bitOf returns the bit of a method in Methods.common, or 0 for a method

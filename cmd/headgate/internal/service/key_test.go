@@ -80,6 +80,7 @@ func TestMiddlewareAndServiceShareState(t *testing.T) {
 				{"198.51.100.1", "GET", "", "/"},
 				{"198.51.100.2", "GET", long, "/cart"},
 				{"198.51.100.3", "GET", "header:x-api-key=acme", "/cart"},
+				{"198.51.100.5", "GET", "", "/x/../Cart/%62;v=1"},
 				{"198.51.100.4", "GET", "sha256=00", "/" + strings.Repeat("p", 900)},
 			} {
 				text := k.Of(&routing.Request{Method: c.method, Path: c.path, ClientAddr: netip.MustParseAddr(c.addr), Header: http.Header{"X-Api-Key": {c.apiKey}}})
