@@ -122,28 +122,42 @@ func clientInput() map[string]map[string]string {
 }
 
 // TestProxyClientInput: a client over its limit does not reach the application,
-// whatever it sends to the proxy, also if the proxy fails open. Another client is
-// served meanwhile.
+// whatever it sends to the proxy, also if the proxy fails open, and if it accepts longer
+// headers than Headgate. Another client is served meanwhile.
 func TestProxyClientInput(t *testing.T) {
 	each(t, func(t *testing.T, file string, _ map[string]int) {
 		c := chainTo(t, file, read(t, file), newGuard(t), 20*time.Second)
+		larger := c
+		if text := withLargerBuffers(read(t, file)); text != read(t, file) {
+			larger = chainTo(t, file, text, newGuard(t), 20*time.Second)
+		}
 		for kind, requests := range clientInput() {
 			t.Run(kind, func(t *testing.T) {
-				for name, text := range requests {
-					if _, err := mutation.Send(attacker, c.proxy.Addr(), text); err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-					if c.called.Load() != c.polite.Load() {
-						t.Fatalf("%s: the application was called", name)
-					}
-				}
-				if err := c.sendPolitely(); err != nil {
-					t.Error(err)
+				c.requireDenied(t, requests)
+				if kind == "long" || kind == "many" {
+					larger.requireDenied(t, requests)
 				}
 			})
 		}
 		t.Run("slow", func(t *testing.T) { c.requireSlowRequestDenied(t) })
 	})
+}
+
+// requireDenied sends requests of attacker, none of which may reach the application, and
+// a request of the well-behaved client.
+func (c *chain) requireDenied(t *testing.T, requests map[string]string) {
+	t.Helper()
+	for name, text := range requests {
+		if _, err := mutation.Send(attacker, c.proxy.Addr(), text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if c.called.Load() != c.polite.Load() {
+			t.Fatalf("%s: the application was called", name)
+		}
+	}
+	if err := c.sendPolitely(); err != nil {
+		t.Error(err)
+	}
 }
 
 // requireSlowRequestDenied sends a request in two parts, and a request of another client

@@ -376,23 +376,28 @@ func (c *chain) requireLongRequestsDenied(t *testing.T) {
 // Proxies can be configured to accept longer headers than Headgate.
 func TestProxiesWithLargerBuffers(t *testing.T) {
 	each(t, func(t *testing.T, file string, want map[string]int) {
-		text := read(t, file)
 		if strings.HasPrefix(file, "Caddy") {
 			return // its buffers are large by default
 		}
-		for _, larger := range [][2]string{
-			{"global\n", "global\n    tune.bufsize 1048576\n"},
-			{"    listen 127.0.0.1:8000;\n", "    listen 127.0.0.1:8000;\n    large_client_header_buffers 4 1m;\n"},
-		} {
-			text = strings.Replace(text, larger[0], larger[1], 1)
-		}
-		c := chainOf(t, file, text)
+		c := chainOf(t, file, withLargerBuffers(read(t, file)))
 		user := c.client(t, "127.0.0.2")
 		for range 3 {
 			user.do("POST", "/login", "").expect(t, "a login", want["allowed"])
 		}
 		c.requireLongRequestsDenied(t)
 	})
+}
+
+// withLargerBuffers changes a configuration so that nginx or HAProxy accepts longer
+// headers than Headgate.
+func withLargerBuffers(text string) string {
+	for _, larger := range [][2]string{
+		{"global\n", "global\n    tune.bufsize 1048576\n"},
+		{"    listen 127.0.0.1:8000;\n", "    listen 127.0.0.1:8000;\n    large_client_header_buffers 4 1m;\n"},
+	} {
+		text = strings.Replace(text, larger[0], larger[1], 1)
+	}
+	return text
 }
 
 // tryLong sends a request that may be too long for the proxy, and reports whether the

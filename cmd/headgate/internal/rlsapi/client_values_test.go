@@ -74,26 +74,27 @@ func rawClient(t testing.TB, h *rlsapi.Handler) (addr string, c pb.RateLimitServ
 	return addr, pb.NewRateLimitServiceClient(connect(t, addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))))
 }
 
-// clientConfig has a rule for each way in which a value of a client can match.
+// clientConfig has a rule for each way in which a value of a client can match. A window of
+// a year practically never ends during a test.
 const clientConfig = `
 domain: d
 descriptors:
   - key: address
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
   - key: user
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
   - key: path
     value: "/login*"
     share_threshold: true
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
   - key: agent
     value: "*x*y*"
     detailed_metric: true
-    rate_limit: {unit: hour, requests_per_unit: 2}
+    rate_limit: {unit: year, requests_per_unit: 2}
   - key: two
-    rate_limit: {limits: ["2/1h", "3/24h"], algorithm: sliding_log}
+    rate_limit: {limits: ["2/24h", "3/48h"], algorithm: sliding_log}
   - key: deep
-    descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 2}}]
+    descriptors: [{key: user, rate_limit: {unit: year, requests_per_unit: 2}}]
 `
 
 // descriptor returns a descriptor with the entries key, value, ….
