@@ -39,9 +39,8 @@ type State struct{ A, B, C int64 }
 // not allocate.
 type Stepper interface {
 	// Take spends n units at t if they are available. It returns the new state, and
-	// whether the units were spent. If they were not, the new state is s, unless the
-	// limit was changed and the state had to be converted. n = 0 is always allowed and
-	// only converts the state.
+	// whether the units were spent. If they were not, the new state is s, even if s was
+	// written under another limit. n = 0 is always allowed and returns s.
 	Take(s State, t, n int64) (State, bool)
 
 	// Answer returns the decision on a request for asked units at t. s is the state

@@ -11,8 +11,7 @@ import (
 type Target struct {
 	State State
 	Log   *Log
-	first Stepper // Stepper of the first debit with this target
-	total int64   // units of all debits with this target
+	total int64 // units of all debits with this target
 }
 
 // Debit is one of several charges that are made together or not at all. Debits of the
@@ -26,21 +25,12 @@ type Debit struct {
 }
 
 // DebitAll decides all debits at t, and writes a decision for each of them. If all are
-// allowed, it spends their units, unless peek is true; otherwise it spends nothing. A
-// denial leaves the targets unchanged, unless a limit was changed and a state had to be
-// converted.
+// allowed, it spends their units, unless peek is true. Otherwise it leaves all targets
+// unchanged.
 func DebitAll(debits []Debit, t int64, peek bool, decisions []headgate.Decision) bool {
 	all := decideAll(debits, t, decisions)
-	switch {
-	case peek:
-	case all:
+	if all && !peek {
 		spendAll(debits, t, decisions)
-	default:
-		for i := range debits {
-			if target := debits[i].Target; target.first != nil {
-				target.State, _ = target.first.Take(target.State, t, 0)
-			}
-		}
 	}
 	return all
 }
@@ -51,9 +41,6 @@ func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 	all := true
 	for i := range debits {
 		c := &debits[i]
-		if c.Target.first == nil {
-			c.Target.first = c.Step
-		}
 		c.before = c.Target.total
 		c.Target.total = saturatingAdd(c.before, c.N)
 		asked := c.N

@@ -49,8 +49,7 @@ func Apply(step Stepper, s State, r *Request) Result {
 		return out
 	case Peek:
 		_, ok := step.Take(s, r.T, r.N)
-		now, _ := step.Take(s, r.T, 0)
-		return Result{Next: now, Asked: r.N, Allowed: ok}
+		return Result{Next: s, Asked: r.N, Allowed: ok}
 	case Refund:
 		return Result{Next: step.Refund(s, r.T, r.N), Allowed: true}
 	case Reset:

@@ -57,30 +57,26 @@ func fingerprint(numbers ...int64) int64 {
 // Take allows a request if and only if max(TAT, t) + n·T ≤ t + B·T. If it is allowed,
 // the new TAT is max(TAT, t) + n·T.
 func (b *bucket) Take(s State, t, n int64) (State, bool) {
-	s = b.carryOver(s, t)
 	if n == 0 || n > b.burst {
 		return s, n == 0
 	}
-	next := b.advance(s, t, n)
+	next := b.advance(b.carryOver(s), t, n)
 	if next.A > t+b.full || next.A == t+b.full && next.B > b.fullR {
 		return s, false
 	}
 	return next, true
 }
 
-// carryOver converts the state of another limit: it keeps TAT, rounds a fraction of a
-// µs up, and reduces TAT to t + B·T if it is later.
-func (b *bucket) carryOver(s State, t int64) State {
-	if s.C == b.fingerprint || s == (State{}) {
+// carryOver converts the state of another limit: it keeps TAT and rounds a fraction of a
+// µs up.
+func (b *bucket) carryOver(s State) State {
+	if s.C == b.fingerprint {
 		return s
 	}
 	if s.B > 0 {
-		s.A++
+		s.A, s.B = s.A+1, 0
 	}
-	s.B, s.C = 0, b.fingerprint
-	if s.A > t+b.full {
-		s.A, s.B = t+b.full, b.fullR
-	}
+	s.C = b.fingerprint
 	return s
 }
 
@@ -106,6 +102,7 @@ func (b *bucket) advance(s State, t, n int64) State {
 // B·T − t and reset_after = max(0, TAT−t). The delay of a leaky bucket is the value of
 // reset_after before the units were spent.
 func (b *bucket) Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision {
+	s = b.carryOver(s)
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.remaining(s, t)}
 	d.ResetAfter = micros.Duration(max(0, b.ResetAt(s)-t))
 	switch {
@@ -151,14 +148,18 @@ func (b *bucket) delay(s State, t, n int64) int64 {
 	return max(0, d)
 }
 
-// Refund changes TAT to max(t, TAT − n·T).
+// Refund changes TAT to max(t, TAT − n·T). If the limit was changed, it first reduces
+// TAT to t + B·T if TAT is later.
 func (b *bucket) Refund(s State, t, n int64) State {
-	s = b.carryOver(s, t)
-	if s.A < t || n == 0 {
+	now := b.carryOver(s)
+	if now.A < t || n == 0 {
 		return s
 	}
+	if s.C != b.fingerprint && now.A > t+b.full {
+		now.A, now.B = t+b.full, b.fullR
+	}
 	whole, r := b.units(n)
-	return b.back(s, t, whole, r)
+	return b.back(now, t, whole, r)
 }
 
 // Undo changes TAT to max(t, TAT − n·T + t − t0). Without the take, TAT would be lower
@@ -209,11 +210,10 @@ func (b *bucket) ResetAt(s State) int64 {
 // Reserve allows TAT to exceed t + B·T by at most maxDelay. The units of a leaky bucket
 // are delayed until the previous TAT.
 func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool) {
-	s = b.carryOver(s, t)
 	if n == 0 || n > b.burst {
 		return s, 0, n == 0
 	}
-	next := b.advance(s, t, n)
+	next := b.advance(b.carryOver(s), t, n)
 	delay = b.wait(next, t)
 	if b.leaky {
 		delay = b.delay(next, t, n)
@@ -224,12 +224,11 @@ func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int6
 	return next, delay, true
 }
 
-// Cancel makes TAT earlier by n·T, unless there is a later reservation. The units of a
-// later reservation proceed at their promised time; with an earlier TAT, the same time
-// could be granted twice.
+// Cancel makes TAT earlier by n·T, unless there is a later reservation or the limit was
+// changed. The units of a later reservation proceed at their promised time; with an
+// earlier TAT, the same time could be granted twice.
 func (b *bucket) Cancel(s, mark State, t, n int64) State {
-	s = b.carryOver(s, t)
-	if s != mark || n == 0 || b.due(mark, t, n) {
+	if s != mark || s.C != b.fingerprint || n == 0 || b.due(mark, t, n) {
 		return s
 	}
 	whole, r := b.t.times(n)

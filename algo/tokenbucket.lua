@@ -32,20 +32,17 @@ local function units_in(f, whole, r)
   return q + ceil_div(rest + r, f.p)
 end
 
--- carry_over converts the state of another limit: it keeps TAT, rounds a fraction of a
--- µs up, and reduces TAT to t + B·T if it is later.
-local function carry_over(b, s, t)
-  if s.c == b.fingerprint or (s.a == 0 and s.b == 0 and s.c == 0) then
+-- carry_over converts the state of another limit: it keeps TAT and rounds a fraction of
+-- a µs up.
+local function carry_over(b, s)
+  if s.c == b.fingerprint then
     return s
   end
-  local a, r = s.a, 0
+  local a = s.a
   if s.b > 0 then
     a = a + 1
   end
-  if a > t + b.full then
-    a, r = t + b.full, b.full_r
-  end
-  return {a = a, b = r, c = b.fingerprint}
+  return {a = a, b = 0, c = b.fingerprint}
 end
 
 -- advance calculates TAT after n further units were spent, whether or not they are
@@ -129,11 +126,10 @@ end
 -- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
 -- the new TAT is max(TAT, t) + n·T.
 function bucket.take(b, s, t, n)
-  s = carry_over(b, s, t)
   if n == 0 or n > b.burst then
     return s, n == 0
   end
-  local past, r = advance(b, s, t, n)
+  local past, r = advance(b, carry_over(b, s), t, n)
   if past > 0 or (past == 0 and r > b.full_r) then
     return s, false
   end
@@ -143,6 +139,7 @@ end
 -- answer returns the decision on a request for asked units at t. s is the state after
 -- the request, and spent is the number of units that the request spent.
 function bucket.answer(b, s, t, asked, spent, allowed)
+  s = carry_over(b, s)
   local d = {
     allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
     retry_after = 0, reset_after = max(0, bucket.reset_at(b, s) - t), delay = 0,
@@ -157,13 +154,17 @@ function bucket.answer(b, s, t, asked, spent, allowed)
   return d
 end
 
--- refund changes TAT to max(t, TAT − n·T).
+-- refund changes TAT to max(t, TAT − n·T). If the limit was changed, it first reduces
+-- TAT to t + B·T if TAT is later.
 function bucket.refund(b, s, t, n)
-  s = carry_over(b, s, t)
-  if s.a < t or n == 0 then
+  local now = carry_over(b, s)
+  if now.a < t or n == 0 then
     return s
   end
-  return back(b, s, t, times(b, n))
+  if s.c ~= b.fingerprint and now.a > t + b.full then
+    now.a, now.b = t + b.full, b.full_r
+  end
+  return back(b, now, t, times(b, n))
 end
 
 -- undo changes TAT to max(t, TAT − n·T + t − t0), except if units are owed to
@@ -195,11 +196,10 @@ end
 -- reserve allows TAT to exceed t + B·T by at most max_delay. The units of a leaky
 -- bucket are delayed until the previous TAT.
 function bucket.reserve(b, s, t, n, max_delay)
-  s = carry_over(b, s, t)
   if n == 0 or n > b.burst then
     return s, 0, n == 0
   end
-  local past, r = advance(b, s, t, n)
+  local past, r = advance(b, carry_over(b, s), t, n)
   local held = wait(b, past, r)
   if b.leaky then
     held = delay(b, s, t, 0)
@@ -211,10 +211,9 @@ function bucket.reserve(b, s, t, n, max_delay)
 end
 
 -- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
--- already due or there is a later reservation.
+-- already due, there is a later reservation, or the limit was changed.
 function bucket.cancel(b, s, mark, t, n)
-  s = carry_over(b, s, t)
-  if not same(s, mark) or n == 0 or due(b, mark, t, n) then
+  if not same(s, mark) or s.c ~= b.fingerprint or n == 0 or due(b, mark, t, n) then
     return s
   end
   return back(b, s, t, times(b, n))

@@ -67,6 +67,10 @@ type Step struct {
 	Cost    int64  `json:"cost,omitempty"`
 	Comment string `json:"comment,omitempty"`
 
+	// Limit is the limit of this request if it is not the limit of the vector. The key
+	// keeps its state.
+	Limit *Limit `json:"limit,omitempty"`
+
 	// Checks are the charges of a request that is charged to several limits. Key and
 	// Cost are then empty.
 	Checks []Check `json:"checks,omitempty"`

@@ -45,10 +45,15 @@ func TestVectorsAreWellFormed(t *testing.T) {
 		if len(limits) == 0 || len(v.Timeline) == 0 || (v.Limit == nil) != (v.Algorithm == "") || (v.Limit != nil) == (v.Limits != nil) {
 			t.Errorf("it needs a timeline and either limits, or a limit and an algorithm: %+v", v)
 		}
+		for _, s := range v.Timeline {
+			if s.Limit != nil {
+				limits = append(limits, conformance.NamedLimit{Name: "the limit of a step", Limit: *s.Limit})
+			}
+		}
 		for _, l := range limits {
 			parsed := limitOf(t, l.Limit)
 			if parsed.Rate != l.Rate || parsed.Period.Microseconds() != l.PeriodUS || parsed.Capacity() != l.Capacity {
-				t.Errorf("%s: the text says %+v, the numbers %+v", l.Name, parsed, l.Limit)
+				t.Errorf("%s: the text is %+v, the numbers are %+v", l.Name, parsed, l.Limit)
 			}
 		}
 		for i, a := range v.Answers {
@@ -83,9 +88,9 @@ func TestVectorsGo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		decide := stepper(t, a, limitOf(t, *v.Limit))
+		decide := stepper(t, a, v)
 		if a.NewLog != nil {
-			decide = logStepper(t, a, limitOf(t, *v.Limit))
+			decide = logStepper(t, a, v)
 		}
 		if err := v.Play(decide); err != nil {
 			t.Error(err)
@@ -93,16 +98,22 @@ func TestVectorsGo(t *testing.T) {
 	})
 }
 
-func stepper(t *testing.T, a algo.Algorithm, l headgate.Limit) func(conformance.Step) (conformance.Answer, error) {
-	if a.New == nil {
-		return nil
+// limitAt returns the limit of a step.
+func limitAt(t *testing.T, v *conformance.Vector, s conformance.Step) headgate.Limit {
+	t.Helper()
+	if s.Limit != nil {
+		return limitOf(t, *s.Limit)
 	}
-	step, err := a.New(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+	return limitOf(t, *v.Limit)
+}
+
+func stepper(t *testing.T, a algo.Algorithm, v *conformance.Vector) func(conformance.Step) (conformance.Answer, error) {
 	states := map[string]algo.State{}
 	return func(s conformance.Step) (conformance.Answer, error) {
+		step, err := a.New(limitAt(t, v, s))
+		if err != nil {
+			t.Fatal(err)
+		}
 		state, now := states[s.Key], s.TimeUS
 		switch s.Verb {
 		case "take":
@@ -127,13 +138,13 @@ func stepper(t *testing.T, a algo.Algorithm, l headgate.Limit) func(conformance.
 	}
 }
 
-func logStepper(t *testing.T, a algo.Algorithm, l headgate.Limit) func(conformance.Step) (conformance.Answer, error) {
-	step, err := a.NewLog(l)
-	if err != nil {
-		t.Fatal(err)
-	}
+func logStepper(t *testing.T, a algo.Algorithm, v *conformance.Vector) func(conformance.Step) (conformance.Answer, error) {
 	logs := map[string]*algo.Log{}
 	return func(s conformance.Step) (conformance.Answer, error) {
+		step, err := a.NewLog(limitAt(t, v, s))
+		if err != nil {
+			t.Fatal(err)
+		}
 		log := logs[s.Key]
 		if log == nil || s.Verb == "reset" {
 			log = &algo.Log{}
@@ -201,12 +212,12 @@ func TestVectorsLua(t *testing.T) {
 		if err := vm.DoString(algo.Arithmetic() + algo.LuaLocal("x", a.Lua) + luaRunner); err != nil {
 			t.Fatal(err)
 		}
-		run, terms := vm.Get(-1), termsOf(t, a, limitOf(t, *v.Limit))
+		run := vm.Get(-1)
 		err = v.Play(func(s conformance.Step) (conformance.Answer, error) {
 			arguments := []lua.LValue{
 				lua.LBool(a.NewLog != nil), lua.LString(s.Key), lua.LString(s.Verb), lua.LNumber(s.TimeUS), lua.LNumber(s.Cost),
 			}
-			if err := vm.CallByParam(lua.P{Fn: run, NRet: 7, Protect: true}, append(arguments, terms...)...); err != nil {
+			if err := vm.CallByParam(lua.P{Fn: run, NRet: 7, Protect: true}, append(arguments, termsOf(t, a, limitAt(t, v, s))...)...); err != nil {
 				return conformance.Answer{}, err
 			}
 			defer vm.Pop(7)
@@ -251,23 +262,27 @@ func TestVectorsMemstore(t *testing.T) {
 		}
 		limiters := map[string]*headgate.Limiter{}
 		for _, l := range limits {
-			policy := headgate.Policy{Name: l.Name, Limits: []headgate.Limit{limitOf(t, l.Limit)}, Algorithm: headgate.Algorithm(l.Algorithm)}
-			limiter, err := headgate.New(store, policy, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			limiters[l.Name] = limiter
+			limiters[l.Name] = newLimiter(t, store, l.Name, l.Algorithm, limitOf(t, l.Limit))
 		}
 		err := v.Play(func(s conformance.Step) (conformance.Answer, error) {
 			if s.Checks != nil {
 				return decideAll(t, limiters, s)
 			}
-			return decide(t, limiters[""], s)
+			return decide(t, newLimiter(t, store, "the policy", v.Algorithm, limitAt(t, v, s)), s)
 		})
 		if err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+func newLimiter(t *testing.T, store headgate.Store, name, algorithm string, limit headgate.Limit) *headgate.Limiter {
+	t.Helper()
+	l, err := headgate.New(store, headgate.Policy{Name: name, Algorithm: headgate.Algorithm(algorithm), Limits: []headgate.Limit{limit}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func decide(t *testing.T, l *headgate.Limiter, s conformance.Step) (conformance.Answer, error) {

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the generated files anew; those w
 // answers come from an independent model in math/big rationals, not from the tested
 // code.
 func TestGeneratedFilesMatchModel(t *testing.T) {
-	for i, f := range append(generatedFiles(shipped()), severalLimits()) {
+	for i, f := range append(generatedFiles(shipped()), severalLimits(), changedLimits()) {
 		t.Run(f.Name, func(t *testing.T) {
 			name := filepath.FromSlash(f.Name)
 			text := encode(t, f)
@@ -243,6 +243,53 @@ func (g generator) several(n int) conformance.Vector {
 		a := answer(last)
 		a.DeniedBy = last.DeniedBy
 		v.Timeline, v.Answers = append(v.Timeline, s), append(v.Answers, a)
+	}
+	return v
+}
+
+// changedLimits returns the file of keys whose limit changes between requests. Denied
+// requests, peeks and costs of 0 leave the state as it was under the earlier limit.
+func changedLimits() conformance.File {
+	f := conformance.File{
+		Name: "generated/changed_limits.json", About: "Random timelines whose requests alternate between limits, answered by a model in exact rationals.", Seed: 2026_0200,
+	}
+	g := newGenerator(f.Seed)
+	for n := range 24 {
+		f.Vectors = append(f.Vectors, g.changed(shipped()[n%len(shipped())], n))
+	}
+	return f
+}
+
+// changed returns a timeline of one key under two or three limits. Windowed limits have
+// the same period. The clock does not go back. A key that is unused under any of the
+// limits is reset, because a limiter may have deleted it.
+func (g generator) changed(a algo.Algorithm, n int) conformance.Vector {
+	limits := []headgate.Limit{g.limit(a, n), g.limit(a, n), g.limit(a, n)}[:2+n%2]
+	for i := range limits {
+		if a.Name.Windowed() {
+			limits[i].Period = limits[0].Period
+		}
+	}
+	v := conformance.Vector{Name: fmt.Sprintf("random_%02d", n+1), Algorithm: string(a.Name), Limit: numbers(limits[0])}
+	k := model.NewKey(a.Name)
+	now, last := int64(1_767_225_600_000_000)+g.Int64N(1e12), headgate.Decision{Limit: k.Peek(limits[0], 0, 0).Limit}
+	play := func(l headgate.Limit, s conformance.Step) {
+		if l != limits[0] {
+			s.Limit = numbers(l)
+		}
+		last = modelled(k, l, s)
+		v.Timeline, v.Answers = append(v.Timeline, s), append(v.Answers, answer(last))
+	}
+	for range 24 {
+		l := limits[g.IntN(len(limits))]
+		now = g.next(now, l, last, false)
+		for _, other := range limits {
+			if k.Unused(other, now) {
+				play(l, conformance.Step{TimeUS: now, Key: "a", Verb: "reset"})
+				break
+			}
+		}
+		play(l, conformance.Step{TimeUS: now, Key: "a", Verb: []string{"take", "take", "take", "take", "take", "peek", "refund"}[g.IntN(7)], Cost: g.cost(last)})
 	}
 	return v
 }

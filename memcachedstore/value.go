@@ -152,8 +152,8 @@ func (c *cell) value() []byte {
 }
 
 // keep sets the state to next, which is unused from resetAt on. A state that has not
-// changed may also have to be written, because after a change of the limit it must be
-// kept longer.
+// changed may also have to be written, because it matters for longer under another
+// limit. It is never kept for less time.
 func (c *cell) keep(next algo.State, resetAt int64) {
 	switch {
 	case next != c.state:

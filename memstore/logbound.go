@@ -116,7 +116,7 @@ func (b *logBound) take(sh *logShard, k *keyLog, d digest, t, n int64) (headgate
 func (b *logBound) writableLog(sh *logShard, k *keyLog, d digest, t int64) (_ *keyLog, home *logShard, release func(), err error) {
 	logs := &b.store.logs
 	if k != nil {
-		sh.keepAfter(t, d, k) // a sweep that makes room for an entry must not drop k
+		sh.keepAfter(max(t, b.step.ResetAt(&k.log)-1), d, k)
 		return k, sh, func() {}, nil
 	}
 	if k = b.lockActiveOverflow(d, t); k != nil {

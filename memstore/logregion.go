@@ -232,7 +232,8 @@ func (r *logRegion) create(sh *logShard, d digest, now int64, to *keyLog) *keyLo
 }
 
 // keepAfter prevents a sweep at the instant t from dropping k, the log of the key with
-// digest d.
+// digest d. It never makes the log expire earlier, because under an earlier limit the log
+// may matter for longer.
 func (sh *logShard) keepAfter(t int64, d digest, k *keyLog) {
 	if k.resetAt > t {
 		return

@@ -59,7 +59,7 @@ func (b *slotBound) takeFast(d digest, t, n int64) (next algo.State, ok, done bo
 		return next, false, false
 	}
 	next, ok = b.step.Take(seen.state(), t, n)
-	w := b.pack(next)
+	w := b.repack(seen, next)
 	return next, ok, seen.equals(w) || s.commit(seen, w)
 }
 
@@ -93,9 +93,7 @@ func (b *slotBound) apply(d digest, r *algo.Request) (algo.Result, error) {
 
 // applyToSlot executes a request on the slot s of a key or, if shared is true, of an
 // overflow bucket; d is its digest. It returns false if the slot now belongs to another
-// key. A denial leaves the slot unchanged unless the limit was changed. After such a
-// change the state may matter for longer than the TTL in the slot, so the slot is
-// written.
+// key. A denial leaves the state unchanged, but may extend its TTL: see repack.
 func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Result, bool) {
 	for {
 		seen, ok := s.read(d)
@@ -110,13 +108,24 @@ func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool)
 		if shared && out.Next != state && (r.Verb == algo.Take || r.Verb == algo.Reserve) {
 			out.Next = b.rephase(out.Next, r.T)
 		}
-		if w := b.pack(out.Next); seen.equals(w) || s.commit(seen, w) {
+		if w := b.repack(seen, out.Next); seen.equals(w) || s.commit(seen, w) {
 			return out, true
 		}
 	}
 }
 
 func (b *slotBound) pack(s algo.State) words { return pack(s, b.step.ResetAt(s)) }
+
+// repack returns the words for the state next of the key whose slot contains seen. A
+// state that does not change keeps its TTL, or gets a longer one: it may have been
+// written under another limit, by which it matters for a different time.
+func (b *slotBound) repack(seen words, next algo.State) words {
+	w := b.pack(next)
+	if next == seen.state() && w.expiry() < seen.expiry() {
+		return seen.withoutVersion()
+	}
+	return w
+}
 
 // applyToNewKey executes a request for a key that has no slot. If the key may have
 // spent units from its overflow bucket, its state starts as that bucket's state. If the

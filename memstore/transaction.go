@@ -217,7 +217,7 @@ func (x *transaction) commit(decisions []headgate.Decision) {
 	for i := range x.debits {
 		c := &x.debits[i]
 		switch {
-		case c.rule != nil: // a take of 0 units, too, adapts the state to a changed limit
+		case c.rule != nil:
 			next, _ := c.rule.step.Take(c.stateIn(final), x.t, c.n)
 			final[c.target] = next
 		case c.n > 0:
@@ -249,15 +249,19 @@ func (c *debit) stateIn(final map[*target]algo.State) algo.State {
 // release writes the state next to the target's slot and unlocks the slot. Only the
 // first call has an effect.
 func (t *target) release(next algo.State, g *slotBound) {
-	if t.slot != nil {
-		t.slot.assign(t.slotKey, t.seen, g.pack(next))
-		t.slot = nil
+	if t.slot == nil {
+		return
 	}
+	w := g.pack(next)
+	if !t.isNew {
+		w = g.repack(t.seen, next)
+	}
+	t.slot.assign(t.slotKey, t.seen, w)
+	t.slot = nil
 }
 
-// rollBack unlocks every slot without spending units. If a limit was changed, it adapts
-// the state to the new limit, except in a peek. A slot that was allocated for a new key
-// becomes free again, as does the memory of a new log.
+// rollBack unlocks every slot without spending units. A slot that was allocated for a
+// new key becomes free again, as does the memory of a new log.
 func (x *transaction) rollBack() {
 	for _, t := range x.targets {
 		switch {
@@ -272,11 +276,10 @@ func (x *transaction) rollBack() {
 	}
 }
 
-// releaseUnspent unlocks the target's slot without spending units. If the limit was
-// changed, it adapts the state to the new limit, except in a peek.
+// releaseUnspent unlocks the target's slot without spending units. Except in a peek, it
+// may extend the TTL of the state: see repack.
 func (t *target) releaseUnspent(x *transaction) {
-	carried, _ := t.rule.step.Take(t.state, x.t, 0)
-	if w := t.rule.pack(carried); !x.peek && !t.seen.equals(w) {
+	if w := t.rule.repack(t.seen, t.state); !x.peek && !t.seen.equals(w) {
 		t.slot.unlock(t.seen, w)
 		return
 	}

@@ -135,8 +135,7 @@ func (x *transaction) loadLog(g *logBound, t *target) error {
 	switch {
 	case x.peek:
 	case t.keyLog != nil:
-		// A sweep must not drop this log while another log is created.
-		t.logShard.keepAfter(x.t, t.d, t.keyLog)
+		t.logShard.keepAfter(max(x.t, g.step.ResetAt(&t.keyLog.log)-1), t.d, t.keyLog)
 	default:
 		if t.keyLog = logs.create(sh, t.d, x.t, new(keyLog)); t.keyLog == nil {
 			return x.loadOverflowLog(g, t)

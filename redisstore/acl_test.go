@@ -18,7 +18,7 @@ import (
 
 // minimalACL is the set of permissions that the store requires; docs/operations.md has
 // the same text.
-const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pexpire +pexpireat +setrange +hget +hset +hdel"
+const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pexpire +pexpireat +pttl +setrange +hget +hset +hdel"
 
 // guideACL is what LayoutGuide requires in addition, with the pattern of the bucket
 // keys.

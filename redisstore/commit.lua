@@ -11,8 +11,9 @@ for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
   if not foreign[k] then
     local reset_at = rule.x.reset_at(rule.w, s)
-    -- The state may still matter under the limit with which it was written.
-    local kept = s == found[k] and (expires_at[k] or 0) >= now_ms
+    -- The state may still matter under the limit with which it was written. If its
+    -- expiry is not stored, the key has the TTL of an instant that a caller passed.
+    local kept = s == found[k] and (expires_at[k] == 0 or expires_at[k] >= now_ms)
     if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)
@@ -29,15 +30,17 @@ for k = 1, plain do
         if s ~= found[k] then
           redis.call('SETRANGE', key, '0', pack(VALUE, FORMAT, s.a, s.b, s.c, current))
         end
+      elseif s == found[k] and server_clock and expires_at[k] > 0 then
+        redis.call(EXPIRE, key, max(needed, current))
       elseif s == found[k] then
-        -- An instant that the caller passed must not shorten a
-        -- TTL that was set by the server's clock.
-        if server_clock or expires_at[k] == 0 then
-          redis.call(EXPIRE, key, max(needed, current))
-        end
+        -- The expiry is not stored, or it is by the server's clock and the instant by
+        -- the caller's.
+        extend_ttl(key, needed)
       else
         if server_clock then
           needed = max(current, needed + max(MIN_EXTRA, min(MAX_EXTRA, needed - now_ms)))
+        else
+          needed = ttl_of_write(key, reset_at)
         end
         redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed)
       end

@@ -330,23 +330,28 @@ function log_store.open(key, value)
   end
 end
 
--- save writes a log that has changed, and sets its TTL, even if the units were denied.
--- It deletes a log that is unused.
+-- save writes a log that has changed. It deletes a log that is unused. A log that did
+-- not change, because the units were denied, only gets a longer TTL.
 function log_store.save(log, rule)
+  if log.total > 0 and not log.changed then
+    extend_ttl(log.key, ttl_end(rule.x.reset_at(rule.w, {{at = newest(log)}})))
+    return
+  end
   local reset_at = 0
   if log.total > 0 then
     reset_at = rule.x.reset_at(rule.w, {{at = newest(log)}})
   end
-  if log.total == 0 or (server_clock and reset_at <= t) then
+  if log.total == 0 or (server_clock and reset_at <= t and not keep_ttl) then
     if log.stored then
       redis.call(log.stored == 'hash' and 'UNLINK' or 'DEL', log.key)
     end
-  elseif log.changed and not log.chunks then
-    redis.call('SET', log.key, pack(SMALL, LOG_FORMAT, log.base) .. log.tail, SET_TTL, ttl_end(reset_at))
+    return
+  end
+  local ttl = ttl_of_write(log.key, reset_at)
+  if log.chunks then
+    chunked().save(log)
+    redis.call(EXPIRE, log.key, ttl)
   else
-    if log.changed then
-      chunked().save(log)
-    end
-    redis.call(EXPIRE, log.key, ttl_end(reset_at))
+    redis.call('SET', log.key, pack(SMALL, LOG_FORMAT, log.base) .. log.tail, SET_TTL, ttl)
   end
 end

@@ -159,7 +159,7 @@ func (w *logWork) commands() (total int, list string) {
 			continue
 		case "evalsha", "eval", "config", "hlen", "info", "", "# Commandstats":
 			continue
-		case "time", "mget", "get", "hget", "hset", "hdel", "set", "pexpire", "unlink":
+		case "time", "mget", "get", "hget", "hset", "hdel", "set", "pexpire", "unlink", "pttl":
 		default:
 			w.t.Errorf("a script calls %s", name)
 		}

@@ -68,6 +68,39 @@ local function ttl_end(reset_at)
   return ceil_div(max(0, reset_at - FROM), 1000) + EXTRA
 end
 
+-- current_ttl returns the TTL of a key in the form of ttl_end, or a number below 0 if the
+-- key does not exist or has no TTL.
+local function current_ttl(key)
+  local left = redis.call('PTTL', key)
+  if left >= 0 and server_clock then
+    left = floor(t / 1000) + left
+  end
+  return left
+end
+
+-- extend_ttl sets the TTL of a key whose value did not change, if the TTL is missing or
+-- ends before needed, a result of ttl_end. A denied request never shortens a TTL: the
+-- value may have been written under another limit, by which it matters for longer.
+local function extend_ttl(key, needed)
+  if current_ttl(key) < needed then
+    redis.call(EXPIRE, key, needed)
+  end
+end
+
+-- keep_ttl is whether this call may be undone, or undoes another call. Such a call does
+-- not shorten a TTL, because the state before it may matter for longer.
+local keep_ttl = mode == ALL
+
+-- ttl_of_write returns the argument of SET_TTL and EXPIRE for a key that is written and
+-- whose state is unused from reset_at on.
+local function ttl_of_write(key, reset_at)
+  local needed = ttl_end(reset_at)
+  if keep_ttl then
+    return max(needed, current_ttl(key))
+  end
+  return needed
+end
+
 -- Read the states of the keys with plain states. A value that was written by another
 -- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
 -- is an error.

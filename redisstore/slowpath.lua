@@ -24,6 +24,7 @@ local function run(rule, s, verb, count, n, pos)
     local mark, after = mark_at(pos)
     return x.cancel(w, s, mark, t, n), after
   elseif verb == UNDO then
+    keep_ttl = true
     local was, after_it, t0
     was, pos = mark_at(pos)
     after_it, pos = mark_at(pos)
@@ -75,6 +76,7 @@ end
 local function run_log(k, rule, verb, count, n, pos)
   local log, mark = log_of(k), nil
   if verb == UNDO then
+    keep_ttl = true
     mark, pos = unpack_from('<d', runs, pos)
   end
   if not log then
@@ -139,20 +141,16 @@ local function read_debits()
   return list, ok
 end
 
--- apply_debits takes all debits if ok is true. Otherwise it takes nothing, and only
--- adapts the states to limits that have changed.
-local function apply_debits(list, ok)
+-- apply_debits takes all debits, which are allowed together.
+local function apply_debits(list)
   for i = 1, #list do
     local c = list[i]
-    local k, rule, n = c.k, c.rule, c.n
-    if not ok then
-      rule, n = last_rule[k], 0
-    end
+    local k, rule = c.k, c.rule
     if k <= plain then
-      states[k] = rule.x.take(rule.w, states[k], t, n)
+      states[k] = rule.x.take(rule.w, states[k], t, c.n)
       last_rule[k] = rule
-    elseif ok then
-      log_store.take(log_of(k), rule, n)
+    else
+      log_store.take(log_of(k), rule, c.n)
     end
   end
 end
@@ -160,10 +158,10 @@ end
 -- run_all takes all runs, or none if one is denied.
 local function run_all()
   local list, ok = read_debits()
-  if mode == ALL then
-    apply_debits(list, ok)
-  end
   local spent = ok and mode == ALL
+  if spent then
+    apply_debits(list)
+  end
   for i = 1, #list do
     local c = list[i]
     if c.k > plain then

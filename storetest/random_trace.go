@@ -68,7 +68,7 @@ func (ts *tester) randomTrace(a headgate.Algorithm, sum *tally) (t trace, differ
 		other := ts.options.algorithms()[ts.random.IntN(len(ts.options.algorithms()))]
 		t.rules = append(t.rules, rule{other, randomLimit(ts.random, other)})
 	}
-	g := &generator{tester: ts, player: ts.player(t.rules), at: ts.firstInstant()}
+	g := &generator{tester: ts, player: ts.player(t.rules), at: ts.firstInstant(), changes: []int{3, 3, 25}[ts.random.IntN(3)]}
 	g.player.tally = sum
 	for range 1 + ts.random.IntN(maxTraceSteps) {
 		s := g.next()
@@ -99,10 +99,13 @@ func (ts *tester) firstInstant() headgate.Instant {
 
 // generator generates the steps of a random trace, each from the last decision.
 type generator struct {
-	tester *tester
-	player *player
-	at     headgate.Instant
-	answer headgate.Decision // the decision on the last step
+	tester  *tester
+	player  *player
+	at      headgate.Instant
+	answer  headgate.Decision // the decision on the last step
+	changes int               // percentage of steps that change a limit
+
+	earlier map[int]headgate.Limit // the previous limit of each rule that has changed
 }
 
 func (g *generator) next() step {
@@ -110,17 +113,17 @@ func (g *generator) next() step {
 	r := g.tester.random
 	s := step{at: g.at, debits: []debit{g.debit(0)}}
 	switch n := r.IntN(100); {
-	case n < 3:
+	case n < g.changes:
 		s.verb, s.limit = changeLimit, g.changedLimit(s.debits[0].rule)
-	case n < 6:
+	case n < g.changes+3:
 		s.verb = reset
-	case n < 15:
+	case n < g.changes+12:
 		s.verb = refund
-	case n < 25:
+	case n < g.changes+22:
 		s.verb = peek
-	case n < 40:
+	case n < g.changes+37:
 		s.verb = takeAll
-	case n < 45:
+	case n < g.changes+42:
 		s.verb = peekAll
 	}
 	if s.verb == takeAll || s.verb == peekAll {
@@ -162,11 +165,20 @@ func (g *generator) debit(i int) debit {
 	return c
 }
 
-// changedLimit returns a random new limit for rule n. For a windowed algorithm the
-// limit has the same period, because the model does not define how counts are converted
-// to another period.
+// changedLimit returns a new limit for rule n: the previous one, so that requests under
+// one limit surround denials under another, or a random one. For a windowed algorithm
+// the limit has the same period, because the model does not define how counts are
+// converted to another period.
 func (g *generator) changedLimit(n int) headgate.Limit {
 	r := g.player.rules[n]
+	previous, known := g.earlier[n]
+	if g.earlier == nil {
+		g.earlier = make(map[int]headgate.Limit)
+	}
+	g.earlier[n] = r.limit
+	if known && g.tester.random.IntN(2) == 0 {
+		return previous
+	}
 	for {
 		l := randomLimit(g.tester.random, r.algorithm)
 		if g.tester.random.IntN(2) == 0 {

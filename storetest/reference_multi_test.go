@@ -93,7 +93,7 @@ func (x *refTransaction) save(ops []headgate.Op, t int64, all bool, decisions []
 // the request fits by then, it tries again.
 func (r *reference) takeOneByOne(ops []headgate.Op, t int64, peek bool, decisions []headgate.Decision) {
 	for {
-		var taken []headgate.Op
+		var taken []takenOp
 		x := newTransaction()
 		if peek || r.takeUntilDenied(ops, t, &taken) {
 			x.decide(ops, t, decisions)
@@ -102,8 +102,8 @@ func (r *reference) takeOneByOne(ops []headgate.Op, t int64, peek bool, decision
 			}
 			return
 		}
-		for _, op := range taken {
-			r.refundTaken(op, t)
+		for i := len(taken) - 1; i >= 0; i-- {
+			r.refundTaken(taken[i], t)
 		}
 		if !x.decide(ops, t, decisions) || r.has(refundsNothingTaken) {
 			return
@@ -111,21 +111,30 @@ func (r *reference) takeOneByOne(ops []headgate.Op, t int64, peek bool, decision
 	}
 }
 
-func (r *reference) takeUntilDenied(ops []headgate.Op, t int64, taken *[]headgate.Op) bool {
+// takenOp is an op whose cost was taken, with the cells before and after the take.
+type takenOp struct {
+	headgate.Op
+	before, after cell
+}
+
+func (r *reference) takeUntilDenied(ops []headgate.Op, t int64, taken *[]takenOp) bool {
 	for _, op := range ops {
 		b := op.Bound.(*refBound)
-		next, ok := b.take(b.load(op.Key, t), t, op.Cost)
+		before := b.load(op.Key, t)
+		next, ok := b.take(before, t, op.Cost)
 		if !ok {
 			return false
 		}
 		b.save(op.Key, next, t)
-		*taken = append(*taken, op)
+		*taken = append(*taken, takenOp{op, before, r.cells[b.id(op.Key)]})
 		r.pause()
 	}
 	return true
 }
 
-func (r *reference) refundTaken(op headgate.Op, t int64) {
+// refundTaken restores the cell from before a take. If another request has changed the
+// cell since, it refunds the cost.
+func (r *reference) refundTaken(op takenOp, t int64) {
 	b := op.Bound.(*refBound)
 	cost := op.Cost
 	switch {
@@ -134,7 +143,9 @@ func (r *reference) refundTaken(op headgate.Op, t int64) {
 	case r.has(refundsTakenTwice):
 		cost *= 2
 	}
-	if cost > 0 {
+	if r.cells[b.id(op.Key)].sameState(op.after) && !r.has(refundsTakenTwice) {
+		r.cells[b.id(op.Key)] = op.before
+	} else if cost > 0 {
 		b.save(op.Key, b.refund(b.load(op.Key, t), t, cost), t)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,8 +35,9 @@ func (r *reference) has(f fault) bool { return r.fault == f }
 type cell struct {
 	state algo.State
 	log   *algo.Log
-	at    int64         // instant of the last write
-	ttl   time.Duration // 0 if the key is not stored
+	at    int64          // instant of the last write
+	ttl   time.Duration  // 0 if the key is not stored
+	limit headgate.Limit // limit of the request that last changed the state
 }
 
 func newReference(f fault) *reference { return &reference{fault: f, cells: make(map[string]cell)} }
@@ -157,8 +159,29 @@ func (b *refBound) load(key string, t int64) cell {
 }
 
 func (b *refBound) save(key string, c cell, t int64) {
-	c.at, c.ttl = t, b.ttlOf(key, c, t)
+	before := b.store.cells[b.id(key)]
+	if c.at, c.ttl, c.limit = t, b.ttlOf(key, c, t), before.limit; !c.sameState(before) {
+		c.limit = b.rule.Limit
+	} else if c.ttl != noTTL && !b.store.has(denialShortensTTL) {
+		c.ttl = max(c.ttl, before.ttl) // a request that changes nothing does not shorten the TTL
+	}
 	b.store.cells[b.id(key)] = c
+}
+
+// sameState reports whether two cells contain the same state and log.
+func (c cell) sameState(other cell) bool {
+	return c.state == other.state && slices.Equal(entriesOf(c.log), entriesOf(other.log))
+}
+
+// entriesOf returns the instants and the units of the entries of a log.
+func entriesOf(log *algo.Log) (entries [][2]int64) {
+	if log != nil {
+		log.Units(func(at, units int64) bool {
+			entries = append(entries, [2]int64{at, units})
+			return true
+		})
+	}
+	return entries
 }
 
 // copyLog copies a log, so that changing it does not change the stored one.
@@ -249,6 +272,9 @@ func (b *refBound) applyTake(key string, c cell, t, cost int64) headgate.Decisio
 	next, ok := b.take(c, t, cost)
 	if !ok && b.store.has(denialConsumes) {
 		next, _ = b.take(c, t, 1)
+	}
+	if !ok && b.store.has(denialConverts) && c.limit != b.rule.Limit && b.answer(c, t, 0, 0, true).Remaining == 0 {
+		next, _ = b.take(cell{}, t, b.Limit())
 	}
 	b.save(key, next, t)
 	if !ok {

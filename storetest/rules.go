@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/micros"
@@ -20,6 +21,7 @@ func ruleChecks() []check {
 		{name: "clock backwards", rule: "a clock that goes backwards never admits more than a constant clock", perAlgorithm: checkClockBackwards},
 		{name: "costs add up", rule: "a cost of n equals n costs of 1", perAlgorithm: checkCosts},
 		{name: "refund", rule: "a refund returns at most the units that were spent", perAlgorithm: checkRefund},
+		{name: "denial under a changed limit", rule: "a denied request under a changed limit changes nothing that can be observed, under any limit", perAlgorithm: checkDenialUnderChangedLimit},
 		{name: "changed limit", rule: "a changed limit keeps the units that were spent", perAlgorithm: checkChangedLimit},
 		{name: "reset", rule: "a reset makes the key unused", perAlgorithm: checkReset},
 	}
@@ -235,11 +237,78 @@ func checkChangedLimit(ts *tester, a headgate.Algorithm) {
 	}
 }
 
+// checkDenialUnderChangedLimit sends requests that spend nothing to a key under limits
+// other than its own. Then the key must be as before under its own limit, and so must
+// be its TTL.
+func checkDenialUnderChangedLimit(ts *tester, a headgate.Algorithm) {
+	for _, other := range []string{"100/1s", "1/1s", "1000/1h", "2/366d"} {
+		for _, at := range []headgate.Instant{start, headgate.StoreClock} {
+			ts.denyUnderChangedLimit(a, other, at)
+		}
+	}
+	ts.parallel(ts.stateCount(), func(ts *tester) {
+		u := ts.randomState(a, "key")
+		before := ts.observe(u.limiter, u.at, "key")
+		p := u.limiter.Policy()
+		for range 3 {
+			p.Limits = []headgate.Limit{randomLimit(ts.random, a)}
+			ts.spendNothing(ts.limiterFor(p), u.at, "key")
+		}
+		ts.mustEqual(ts.observe(u.limiter, u.at, "key"), before, u.limiter, "after denials under other limits")
+	})
+}
+
+// denyUnderChangedLimit spends a key under 5/7d, sends requests that spend nothing under
+// the limit other, and compares the key and its TTL with those before.
+func (ts *tester) denyUnderChangedLimit(a headgate.Algorithm, other string, at headgate.Instant) {
+	stored := ts.ttls()
+	p := headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit("5/7d")}}
+	l := ts.limiterFor(p)
+	ts.mustAllow(l, at, "key", 5)
+	p.Limits = []headgate.Limit{headgate.MustParseLimit(other)}
+	changed, begin := ts.limiterFor(p), time.Now()
+	ttls, before := ts.newKeys(stored), ts.peek(l, at, "key", 1)
+	ts.spendNothing(changed, at, "key")
+	after, passed := ts.peek(l, at, "key", 1), time.Since(begin)+2*time.Second // the clocks of a server are coarse
+	if at == headgate.StoreClock && before.RetryAfter-after.RetryAfter <= passed && after.RetryAfter <= before.RetryAfter {
+		after.RetryAfter, after.ResetAfter = before.RetryAfter, before.ResetAfter
+	}
+	ts.mustEqual(observation{after}, observation{before}, l, "after denials under "+other)
+	for key, left := range ts.newKeys(stored) {
+		if left+passed < ttls[key] {
+			ts.failf("%s: after denials under %s: the TTL of %s is %v; before, it was %v", describe(l), other, truncate(key), left, ttls[key])
+		}
+	}
+}
+
+// spendNothing sends requests of all kinds that spend nothing.
+func (ts *tester) spendNothing(l *headgate.Limiter, at headgate.Instant, key string) {
+	a := l.Policy().Algorithm
+	limit := maxCost(a, l.Policy().Limits[0])
+	for _, cost := range []int64{1, limit, limit + 1} {
+		allowed := ts.peek(l, at, key, cost).Allowed
+		if !allowed {
+			ts.take(l, at, key, cost)
+		}
+		if allowed && a == headgate.SlidingLog && ts.options.NonAtomic {
+			continue // a take removes the entries that have expired; its refund does not restore them
+		}
+		if d := ts.takeAll(at, headgate.Check{Limiter: l, Key: key, Cost: cost}, headgate.Check{Limiter: l, Key: "other", Cost: math.MaxInt64 / 2}); d.Allowed {
+			ts.failf("%s: a cost above the limit: got %s want denied", describe(l), formatDecision(d))
+		}
+	}
+	ts.take(l, at, key, 0)
+	ts.takeAll(at, headgate.Check{Limiter: l, Key: key}, headgate.Check{Limiter: l, Key: "other", Cost: 0})
+	ts.refund(l, at, key, 0)
+	if a.CanReserve() && !ts.peek(l, at, key, 1).Allowed {
+		ts.reserve(l, at, 1, 0)
+	}
+}
+
 // limitChanges returns test cases whose results were calculated by hand. In a
 // continuous bucket under 10/1m, a unit refills in 6 s. The bucket keeps the instant at
-// which it will be full, but at most B·T after now, with B and T of the new limit: the
-// capacity and the time in which a unit refills. The other algorithms keep the number
-// of spent units, except the interval bucket, which keeps the number of tokens.
+// which it will be full. The other algorithms keep the number of spent units, except
+// the interval bucket, which keeps the number of tokens.
 func limitChanges(a headgate.Algorithm) []limitChange {
 	switch a.Refill() {
 	case headgate.RefillContinuous:
@@ -248,7 +317,7 @@ func limitChanges(a headgate.Algorithm) []limitChange {
 			{4, "5/1m", 3},             // 24 s until full, at 12 s a unit: 2 of 5 are missing
 			{10, "20/1m", 0},           // 60 s until full, at 3 s a unit: all are missing
 			{10, "10/1m burst 20", 10}, // 60 s until full, at 6 s a unit: 10 of 20 are missing
-			{10, "10/10s", 0},          // 60 s until full, limited to 10 s: all are missing
+			{10, "10/10s", 0},          // 60 s until full, at 1 s a unit: all are missing
 			{1, "10/10s", 4},           // 6 s until full, at 1 s a unit: 6 of 10 are missing
 		}
 	case headgate.RefillStepped:

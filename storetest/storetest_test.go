@@ -17,6 +17,8 @@ const (
 	multiNotAtomic         fault = "a request with several limits is not atomic"
 	reserveNotAtomic       fault = "a reservation is not atomic"
 	denialConsumes         fault = "a denial spends units"
+	denialConverts         fault = "a denial under a changed limit reduces what was spent to the new limit"
+	denialShortensTTL      fault = "a denial under a changed limit sets the TTL of that limit"
 	deniesPeeks            fault = "cost 0 is denied if nothing is left"
 	peekSpends             fault = "a peek spends"
 	peekDropsExpired       fault = "a peek removes units that no longer count at its instant"
@@ -74,6 +76,8 @@ var caughtBy = map[fault][]string{
 	multiNotAtomic:         {"concurrent requests"},
 	reserveNotAtomic:       {"atomic reservations"},
 	denialConsumes:         {"denial", "model"},
+	denialConverts:         {"denial under a changed limit", "model"},
+	denialShortensTTL:      {"denial under a changed limit"},
 	deniesPeeks:            {"peek", "model"},
 	peekSpends:             {"peek", "model"},
 	peekDropsExpired:       {"peek", "model"},

@@ -67,8 +67,8 @@ type player struct {
 type playedKey struct {
 	model     *model.Key
 	used      bool           // units have been spent since the key was new or reset
-	stale     bool           // the limit has changed since the last request for the key
-	lastLimit headgate.Limit // the limit of the last request for the key
+	stale     bool           // the limit has changed since the state last changed
+	lastLimit headgate.Limit // the limit of the request that last changed the state
 }
 
 func (ts *tester) player(rules []rule) *player {
@@ -99,9 +99,6 @@ func (p *player) play(s step) (answer headgate.Decision, difference error) {
 		return answer, nil
 	}
 	if err := p.resetUnused(s); err != nil {
-		return answer, err
-	}
-	if err := p.carryOver(s); err != nil {
 		return answer, err
 	}
 	got, err := p.onStore(s)
@@ -135,25 +132,6 @@ func (p *player) resetUnused(s step) error {
 		}
 		k.model.Reset(p.rules[c.rule].limit, int64(s.at))
 		k.used, k.stale = false, false
-	}
-	return nil
-}
-
-// carryOver takes 0 units of the keys in a request whose limit has changed, if
-// Options.NonAtomic is set. The first request under a new limit converts the state of
-// its keys to that limit. A store that takes units of one key after another does not
-// reach the keys after the first denial and so does not convert their state.
-func (p *player) carryOver(s step) error {
-	if s.verb != takeAll || !p.tester.options.NonAtomic {
-		return nil
-	}
-	for _, c := range s.debits {
-		if !p.keys[c.rule][c.key].stale {
-			continue
-		}
-		if _, err := p.play(step{at: s.at, verb: take, debits: []debit{{rule: c.rule, key: c.key}}}); err != nil {
-			return fmt.Errorf("take 0 of key k%d of rule %d: %w", c.key, c.rule, err)
-		}
 	}
 	return nil
 }
@@ -199,22 +177,35 @@ func (p *player) onModel(s step) headgate.Decision {
 	for i, c := range s.debits {
 		k := p.keys[c.rule][c.key]
 		debits[i] = model.Debit{Key: k.model, Name: p.names[c.rule], Limit: p.rules[c.rule].limit, Cost: c.cost}
-		if s.verb != peek && s.verb != peekAll {
-			k.stale, k.lastLimit = false, p.rules[c.rule].limit
-		}
 	}
 	switch at, c := int64(s.at), debits[0]; s.verb {
 	case take, takeAll:
 		d := model.TakeAll(at, debits)
 		p.markUsed(s, d.Allowed)
+		if d.Allowed {
+			p.markChanged(s)
+		}
 		return d
 	case refund:
+		p.markChanged(s)
 		return c.Key.Refund(c.Limit, at, c.Cost)
 	case reset:
-		p.keys[s.debits[0].rule][s.debits[0].key].used = false
+		k := p.keys[s.debits[0].rule][s.debits[0].key]
+		k.used, k.stale = false, false
 		return c.Key.Reset(c.Limit, at)
 	default:
 		return model.PeekAll(at, debits)
+	}
+}
+
+// markChanged records the limits under which a request changed the states of its keys.
+// Denied requests and costs of 0 leave the states as they are.
+func (p *player) markChanged(s step) {
+	for _, c := range s.debits {
+		if c.cost > 0 {
+			k := p.keys[c.rule][c.key]
+			k.stale, k.lastLimit = false, p.rules[c.rule].limit
+		}
 	}
 }
 
@@ -224,20 +215,21 @@ func (p *player) onModel(s step) headgate.Decision {
 func (p *player) markUsed(s step, allowed bool) {
 	refunded := s.verb == takeAll && p.tester.options.NonAtomic
 	for _, c := range s.debits {
-		if (allowed || refunded) && c.cost > 0 {
-			p.keys[c.rule][c.key].used = true
+		if k := p.keys[c.rule][c.key]; (allowed || refunded) && c.cost > 0 {
+			if !k.used {
+				k.lastLimit = p.rules[c.rule].limit
+			}
+			k.used = true
 		}
 	}
 }
 
 // checkRetryAfter requires that the wait of a denial is exact: a peek at its end must
 // be allowed, a peek 1 µs before that must be denied. It peeks at the later instant
-// first, in order to detect a store in which such a peek changes the state. It skips a
-// step with a key whose limit has changed since the last request: only the next take
-// converts the state to the new limit, so the wait that a peek returns is not exact.
+// first, in order to detect a store in which such a peek changes the state.
 func (p *player) checkRetryAfter(s step, d headgate.Decision) error {
 	then := s.at + headgate.Instant(d.RetryAfter.Microseconds())
-	if d.Allowed || d.Never || then > headgate.MaxInstant || p.stale(s) {
+	if d.Allowed || d.Never || then > headgate.MaxInstant {
 		return nil
 	}
 	p.tally.rechecked++
@@ -251,15 +243,6 @@ func (p *player) checkRetryAfter(s step, d headgate.Decision) error {
 		return fmt.Errorf("denied with retry_after=%d µs; a peek 1 µs before that time: got %s, error %v; want denied", d.RetryAfter.Microseconds(), formatDecision(sooner), err)
 	}
 	return nil
-}
-
-func (p *player) stale(s step) bool {
-	for _, c := range s.debits {
-		if p.keys[c.rule][c.key].stale {
-			return true
-		}
-	}
-	return false
 }
 
 // canGoBack reports whether the model can predict decisions at instants before the

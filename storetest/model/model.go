@@ -25,7 +25,7 @@ import (
 // drops state without a call. It must not be used concurrently.
 type Key struct {
 	algorithm headgate.Algorithm
-	limit     params // the limit of the last call; zero if the key is new or was reset
+	limit     params // the limit under which the state last changed; zero if the key is new or was reset
 	state     state
 }
 
@@ -37,13 +37,13 @@ type params struct {
 }
 
 // state is the state of a key under one algorithm. Before a method with a parameter t,
-// except carry and advance, advance(t) must have been called.
+// except advance, advance(t) must have been called.
 type state interface {
 	clone() state
 	// text returns a text that identifies the state exactly; see [Key.Text].
 	text() string
-	// carry converts the state to the limit l at t.
-	carry(l headgate.Limit, t int64)
+	// carry converts the state to the limit l.
+	carry(l headgate.Limit)
 	// advance updates the state to t: it refills units, or removes expired units.
 	advance(t int64)
 	// capacity returns the maximum cost of one request.
@@ -82,21 +82,22 @@ func (k *Key) clear() {
 }
 
 // Take spends n units at t under the limit l if they are available, and returns the
-// decision.
+// decision. If it does not spend units, the key is unchanged: it remains in the state of
+// its last limit.
 func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
-	k.applyLimit(l, t)
-	d := k.decide(t, n)
-	if d.Allowed {
-		k.spend(t, n)
+	after := k.under(l)
+	d := after.decide(t, n)
+	if d.Allowed && n > 0 {
+		after.spend(t, n)
+		*k = *after
 	}
-	k.describe(&d, t)
+	after.describe(&d, t)
 	return d
 }
 
 // Peek returns the decision of a Take with the same arguments, but changes nothing.
 func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
-	copied := k.clone()
-	copied.applyLimit(l, t)
+	copied := k.under(l)
 	d := copied.decide(t, n)
 	copied.describe(&d, t)
 	return d
@@ -105,8 +106,8 @@ func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
 // Refund returns n units to the key at t, but no more than were spent. It returns the
 // decision of a peek after the refund.
 func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
-	k.applyLimit(l, t)
 	if n > 0 {
+		*k = *k.under(l)
 		k.state.advance(t)
 		k.state.refund(t, n)
 	}
@@ -122,8 +123,7 @@ func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
 // Unused reports whether the key equals an unused key at t under the limit l. If so, a
 // store may have dropped its state.
 func (k *Key) Unused(l headgate.Limit, t int64) bool {
-	copied := k.clone()
-	copied.applyLimit(l, t)
+	copied := k.under(l)
 	copied.state.advance(t)
 	return copied.state.unusedAt(t) <= t
 }
@@ -132,8 +132,7 @@ func (k *Key) Unused(l headgate.Limit, t int64) bool {
 // the limit l. A store may or may not have dropped these units, so that its decisions
 // at an instant before t cannot be predicted.
 func (k *Key) HasExpiredUnits(l headgate.Limit, t int64) bool {
-	copied := k.clone()
-	copied.applyLimit(l, t)
+	copied := k.under(l)
 	kept := copied.state.clone()
 	copied.state.advance(t)
 	return k.Unused(l, t) || !reflect.DeepEqual(kept, copied.state)
@@ -143,12 +142,14 @@ func (k *Key) clone() *Key {
 	return &Key{algorithm: k.algorithm, limit: k.limit, state: k.state.clone()}
 }
 
-// applyLimit converts the state to the limit l if the last call had a different limit.
-func (k *Key) applyLimit(l headgate.Limit, t int64) {
+// under returns a copy of the key with its state converted to the limit l.
+func (k *Key) under(l headgate.Limit) *Key {
+	copied := k.clone()
 	if p := (params{l.Rate, l.Capacity(), l.Period}); p != k.limit {
-		k.state.carry(l, t)
-		k.limit = p
+		copied.state.carry(l)
+		copied.limit = p
 	}
+	return copied
 }
 
 // decide returns the decision whether n units can be spent at t and, if not, when they

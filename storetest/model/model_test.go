@@ -159,7 +159,8 @@ func TestChangedLimit(t *testing.T) {
 		want      string
 	}{
 		{headgate.TokenBucket, "20/1m", "allow left=12 retry=0 reset=24000000 delay=0"},
-		{headgate.TokenBucket, "10/10s", "allow left=0 retry=0 reset=10000000 delay=0"}, // at most t + B·T
+		{headgate.TokenBucket, "10/10s", "allow left=0 retry=0 reset=24000000 delay=0"}, // TAT is kept
+		{headgate.LeakyBucket, "10/10s", "allow left=0 retry=0 reset=24000000 delay=24000000"},
 		{headgate.TokenBucketInterval, "20/1m", "allow left=6 retry=0 reset=60000000 delay=0"},
 		{headgate.TokenBucketInterval, "5/1m", "allow left=5 retry=0 reset=0 delay=0"},
 		{headgate.FixedWindow, "20/1m", "allow left=16 retry=0 reset=30000000 delay=0"},
@@ -173,9 +174,37 @@ func TestChangedLimit(t *testing.T) {
 		}
 	}
 	k := NewKey(headgate.TokenBucket)
+	k.Take(headgate.MustParseLimit("10/1m"), 0, 10)
+	if got, want := line(k.Refund(headgate.MustParseLimit("10/10s"), 0, 1)), "allow left=1 retry=0 reset=9000000 delay=0"; got != want {
+		t.Errorf("a refund reduces TAT to at most t + B·T of the new limit:\ngot  %s\nwant %s", got, want)
+	}
+	k = NewKey(headgate.TokenBucket)
 	k.Take(headgate.MustParseLimit("3/s"), 0, 1) // full at 333,333⅓
 	if got, want := line(k.Take(headgate.MustParseLimit("1/s"), 0, 1)), "deny left=0 retry=333334 reset=333334 delay=0"; got != want {
 		t.Errorf("a fraction of a microsecond rounds up when the limit changes:\ngot  %s\nwant %s", got, want)
+	}
+}
+
+// TestDenialUnderChangedLimitLeavesKey denies requests under other limits, alone and
+// together with another key. Afterwards the key is as before under its own limit.
+func TestDenialUnderChangedLimitLeavesKey(t *testing.T) {
+	t.Parallel()
+	own := headgate.MustParseLimit("5/1h")
+	for _, a := range Algorithms() {
+		k, want := NewKey(a), NewKey(a)
+		k.Take(own, 0, 5)
+		want.Take(own, 0, 5)
+		full := NewKey(headgate.FixedWindow)
+		full.Take(headgate.MustParseLimit("1/1h"), 0, 1)
+		for _, other := range []headgate.Limit{headgate.MustParseLimit("2/1h"), headgate.MustParseLimit("900/1h")} {
+			k.Take(other, 1, 901)
+			k.Take(other, 2, 0)
+			TakeAll(3, []Debit{{k, "other", other, 1}, {full, "full", headgate.MustParseLimit("1/1h"), 1}})
+			k.Refund(other, 4, 0)
+		}
+		if got, want := line(k.Peek(own, 5, 1)), line(want.Peek(own, 5, 1)); got != want {
+			t.Errorf("%s: after denials under other limits:\ngot  %s\nwant %s", a, got, want)
+		}
 	}
 }
 

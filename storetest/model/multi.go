@@ -15,28 +15,43 @@ type Debit struct {
 }
 
 // TakeAll spends all debits at t, or nothing if one of them is denied. If a key occurs
-// twice, both costs are spent.
-func TakeAll(t int64, debits []Debit) headgate.Decision { return decideAll(t, debits, true) }
+// twice, both costs are spent. A key from which it spends nothing is unchanged: it
+// remains in the state of its last limit.
+func TakeAll(t int64, debits []Debit) headgate.Decision {
+	copied := copyKeys(debits)
+	d := decideAll(t, copied, true)
+	for i, c := range debits {
+		if d.Allowed && c.Cost > 0 {
+			*c.Key = *copied[i].Key
+		}
+	}
+	return d
+}
 
 // PeekAll returns the decision of a TakeAll with the same arguments, but changes
 // nothing.
 func PeekAll(t int64, debits []Debit) headgate.Decision {
+	return decideAll(t, copyKeys(debits), false)
+}
+
+// copyKeys returns debits of copies of the keys, with their states converted to the
+// limits of the debits.
+func copyKeys(debits []Debit) []Debit {
 	copies := make(map[*Key]*Key)
 	copied := slices.Clone(debits)
 	for i, c := range debits {
 		if copies[c.Key] == nil {
-			copies[c.Key] = c.Key.clone()
+			copies[c.Key] = c.Key.under(c.Limit)
 		}
 		copied[i].Key = copies[c.Key]
 	}
-	return decideAll(t, copied, false)
+	return copied
 }
 
 func decideAll(t int64, debits []Debit, spend bool) headgate.Decision {
 	answers := make([]headgate.Decision, len(debits))
 	allowed := true
 	for i, c := range debits {
-		c.Key.applyLimit(c.Limit, t)
 		answers[i] = c.Key.decideAfter(t, c.Cost, costBefore(debits, i))
 		allowed = allowed && answers[i].Allowed
 	}

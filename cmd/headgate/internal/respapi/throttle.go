@@ -134,7 +134,7 @@ func (w *worker) throttle(n throttleArgs, capacity int64, burst string, mostBurs
 	j.verb, j.cost = headgate.Take, quantity
 	switch {
 	case quantity == 0:
-		j.verb = headgate.Peek // not a take with cost 0, which would convert the key's state to this limit
+		j.verb = headgate.Peek
 	case quantity < 0:
 		j.verb, j.cost = headgate.Refund, -max(quantity, -1<<63+1)
 	}
