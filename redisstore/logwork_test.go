@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// logEntries is the number of entries of the large log; 1000000 take two minutes.
+// logEntries is the number of entries of the large log; 1000000 take some minutes.
 var logEntries = flag.Int("log-entries", 17_000, "entries of the sliding log whose work per operation is counted")
 
 // The maximum work of one operation on a log of any size.
