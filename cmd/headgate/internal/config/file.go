@@ -104,6 +104,7 @@ type Envoy struct {
 	StartAnyway     bool           `yaml:"start_anyway" default:"false" restart:"yes"`
 	NeedDomains     bool           `yaml:"need_domains" default:"false" restart:"yes"`
 	Charge          ChargeMode     `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes"`
+	LocalDenials    bool           `yaml:"local_denials" default:"false" restart:"yes"`
 	Shadow          bool           `yaml:"shadow" default:"false" restart:"yes"`
 	Quota           bool           `yaml:"quota" default:"false" restart:"yes"`
 	Metadata        bool           `yaml:"metadata" default:"false" restart:"yes"`

@@ -81,6 +81,7 @@ var helps = map[string]string{
 	"envoy.start_anyway":     "start even if there are no valid rules",
 	"envoy.need_domains":     "fail health checks until a domain is configured",
 	"envoy.charge":           "charge all descriptors of a request or none, or each independently",
+	"envoy.local_denials":    "do not count hits of a window that is over its limit, in mode each",
 	"envoy.shadow":           "put all rules in shadow mode: the overall code is always OK",
 	"envoy.quota":            "put all descriptors in quota mode: deny only if all are over their limits",
 	"envoy.metadata":         "add dynamic metadata to responses",

@@ -102,14 +102,21 @@ func (r *ratelimitEnv) fail(name, format string, args ...any) {
 	r.errs = append(r.errs, &Error{Source: name, Message: fmt.Sprintf(format, args...)})
 }
 
-// charge sets whether a denied request charges its other descriptors. In
-// envoyproxy/ratelimit the variable has no effect on memcached.
+// charge sets whether a denied request charges its other descriptors, and whether it is
+// counted in a window that is over its limit. In envoyproxy/ratelimit the first variable
+// has no effect on memcached, and a local cache answers the requests on such windows.
 func (r *ratelimitEnv) charge() {
 	name, mode := "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT", "each"
 	if r.yes(name, false) && r.text("BACKEND_TYPE", "redis") != "memcache" {
 		mode = "all_or_none"
 	}
 	r.set("envoy.charge", name, mode, name)
+	cache := "LOCAL_CACHE_SIZE_IN_BYTES"
+	size, err := strconv.Atoi(r.text(cache, "0"))
+	if err != nil {
+		r.fail(cache, "%s is not a number; must be a number of bytes, or 0", clip(r.text(cache, "")))
+	}
+	r.set("envoy.local_denials", cache, strconv.FormatBool(size > 0), cache)
 }
 
 // listeners sets the addresses for HTTP and gRPC. The listener for Redis clients is off

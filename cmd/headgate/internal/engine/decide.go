@@ -118,8 +118,7 @@ func (e *Engine) DecideAt(ctx context.Context, now headgate.Instant, verb headga
 // [ErrorKindOf] classifies all errors. Errors never contain a key. The checks are not
 // retained.
 func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
-	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, s.generation
-	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
+	a.clear(s.generation)
 	defer a.clearKeys()
 	if s.observer == nil {
 		return s.decide(ctx, now, verb, checks, a)
@@ -128,6 +127,20 @@ func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb 
 	err := s.decide(ctx, now, verb, checks, a)
 	s.notify(verb, checks, a, err)
 	return err
+}
+
+// Count is like [ActiveConfig.DecideAt] with the verb Take, but is not reported to the
+// observer. It is for hits of a request that is already decided.
+func (s *ActiveConfig) Count(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
+	a.clear(s.generation)
+	defer a.clearKeys()
+	return s.decide(ctx, now, headgate.Take, checks, a)
+}
+
+// clear removes the result of the previous request from a.
+func (a *Answer) clear(generation uint64) {
+	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, generation
+	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
 }
 
 // decide does the work of DecideAt, after DecideAt has cleared a.

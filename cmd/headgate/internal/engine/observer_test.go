@@ -143,3 +143,22 @@ func TestBeginSampled(t *testing.T) {
 		}
 	}
 }
+
+// Count spends units and is not reported.
+func TestCountIsNotObserved(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, observed)
+	var j journal
+	view := e.WithObserver(&j, 1)
+	checks := []engine.Check{{Policy: "one", Key: "a", Cost: 1}}
+	var a engine.Answer
+	for i, want := range []bool{true, false} {
+		if err := view.ActiveConfig().Count(t.Context(), headgate.StoreClock, checks, &a); err != nil || a.Allowed != want {
+			t.Errorf("call %d: got %v, error %v want %v", i+1, a.Allowed, err, want)
+		}
+	}
+	j.requireEvents(t)
+	if d := decide(t, view, headgate.Take, checks...); d.Allowed {
+		t.Error("the counted unit is not spent")
+	}
+}

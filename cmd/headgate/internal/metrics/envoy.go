@@ -55,7 +55,7 @@ var envoyHits = []envoyHit{
 	newEnvoyHit("over_limit", "Hits above the limit.", func(c EnvoyCounts) uint64 { return c.OverLimit }),
 	newEnvoyHit("near_limit", "Hits near the limit but not above it.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
 	newEnvoyHit("within_limit", "Hits of requests that were within the limit.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
-	newEnvoyHit("shadow_mode", "Hits of requests that were over the limit of a rule in shadow mode.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
+	newEnvoyHit("shadow_mode", "Hits above the limit of a rule in shadow mode, which were allowed.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
 	newEnvoyHit("total_negative_hits", "Hits that were refunded.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
 }
 
@@ -70,7 +70,7 @@ func newEnvoyHit(name, help string, of func(EnvoyCounts) uint64) envoyHit {
 
 var (
 	envoyDomain = prometheus.NewDesc("ratelimit_service_rate_limit_domain_not_found",
-		"Requests for domains that are not configured.", []string{"domain"}, nil)
+		"Descriptors of requests for domains that are not configured.", []string{"domain"}, nil)
 	envoyError    = prometheus.NewDesc("ratelimit_service_should_rate_limit_error", "Requests that failed with an error.", []string{"err_type"}, nil)
 	envoyRequests = prometheus.NewDesc("ratelimit_service_total_requests", "Requests, over gRPC and at /json.", []string{"grpc_method"}, nil)
 	envoyTimes    = prometheus.NewDesc("ratelimit_service_response_time_seconds",

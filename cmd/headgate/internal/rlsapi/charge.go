@@ -12,12 +12,17 @@ import (
 func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	r.decisions = r.decisions[:0]
 	r.denyBlocked()
-	if _, err := r.askAll(ctx, refunded, headgate.Refund); err != nil {
+	r.countBlocked(ctx)
+	if _, err := r.askAll(ctx, setOf(refunded), headgate.Refund); err != nil {
 		return false, err
 	}
-	if r.chargesEach() {
-		err = r.chargeEach(ctx, counted, headgate.Take)
-	} else {
+	switch {
+	case r.handler.opts.Charge == Each:
+		err = r.chargeEach(ctx, setOf(counted, shadowed), headgate.Take)
+		return r.isOver(), err
+	case r.handler.opts.Shadow:
+		err = r.chargeEach(ctx, setOf(counted), headgate.Take)
+	default:
 		err = r.chargeTogether(ctx)
 	}
 	if err != nil {
@@ -28,8 +33,20 @@ func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	if isOver && !r.chargesEach() {
 		verb = headgate.Peek
 	}
-	return isOver, r.chargeEach(ctx, shadowed, verb)
+	return isOver, r.chargeEach(ctx, setOf(shadowed), verb)
 }
+
+// dispositions is a set of dispositions.
+type dispositions uint8
+
+func setOf(all ...disposition) (set dispositions) {
+	for _, d := range all {
+		set |= 1 << d
+	}
+	return set
+}
+
+func (s dispositions) has(d disposition) bool { return s&(1<<d) != 0 }
 
 // chargesEach reports whether each descriptor is charged separately, independent of the
 // decisions about the other descriptors.
@@ -87,17 +104,17 @@ func (r *requestState) chargeTogether(ctx context.Context) error {
 		if r.isOver() {
 			verb = headgate.Peek
 		}
-		worst, err := r.askAll(ctx, counted, verb)
+		worst, err := r.askAll(ctx, setOf(counted), verb)
 		if err != nil || worst == allowed || worst == over && (verb == headgate.Peek || r.isOver()) {
 			return err
 		}
 	}
 }
 
-// chargeEach charges each descriptor of one disposition separately. It first tries all
+// chargeEach charges each descriptor of some dispositions separately. It first tries all
 // of them in one operation. If all are allowed, as in most requests, this operation is
 // the only one.
-func (r *requestState) chargeEach(ctx context.Context, of disposition, verb headgate.Verb) error {
+func (r *requestState) chargeEach(ctx context.Context, of dispositions, verb headgate.Verb) error {
 	worst, err := r.askAll(ctx, of, verb)
 	if err != nil || worst == allowed {
 		return err
@@ -105,7 +122,7 @@ func (r *requestState) chargeEach(ctx context.Context, of disposition, verb head
 	single := len(r.asked) == 1
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
-		if d.disposition != of || isBlocked(d.limits) {
+		if !of.has(d.disposition) || isBlocked(d.limits) {
 			continue
 		}
 		if !single {
@@ -114,40 +131,68 @@ func (r *requestState) chargeEach(ctx context.Context, of disposition, verb head
 				return err
 			}
 		}
-		if err := r.spendRest(ctx, d); err != nil {
+		if err := r.countDenied(ctx, d); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// spendRest spends the units that a denied descriptor has left in its fixed window.
-// Reason: with [Each], envoyproxy/ratelimit also counts denied hits. It then allows
-// nothing more in that window, and even a request of 0 hits is over the limit.
-func (r *requestState) spendRest(ctx context.Context, d *descriptor) error {
-	if r.handler.opts.Charge != Each || d.verdict != over || !d.isWindow() {
+// countDenied counts the hits of a descriptor that is over the limit of its fixed window.
+// Reason: with [Each], envoyproxy/ratelimit also counts denied hits. With
+// [Options].LocalDenials, it counts only those of the request that exceeds the limit.
+func (r *requestState) countDenied(ctx context.Context, d *descriptor) error {
+	if d.counting == nil || d.verdict != over || !d.isWindow() || d.hitsCounted {
 		return nil
 	}
-	// If an attempt is denied, other requests have spent units meanwhile, so fewer are
-	// left.
-	for left := d.decisions[0].Limit - d.spent; left > 0; left = r.answer.Decisions[0].Remaining {
-		r.checks = append(r.checks[:0], engine.Check{Inline: d.limits[0].Inline, Rule: d.ruleName, Key: d.key, Cost: left, Composed: true})
-		if err := r.decide(ctx, headgate.Take); err != nil || r.answer.Decisions[0].Allowed {
+	if r.handler.opts.LocalDenials && d.spent >= d.decisions[0].Limit {
+		return nil
+	}
+	return r.count(ctx, d, d.counting, d.cost)
+}
+
+// count counts hits of a descriptor, or as many as remain of a limit.
+func (r *requestState) count(ctx context.Context, d *descriptor, limit *engine.InlineLimit, hits int64) error {
+	for hits > 0 {
+		r.checks = append(r.checks[:0], engine.Check{Inline: limit, Rule: d.ruleName, Key: d.key, Cost: hits})
+		if err := r.snapshot.Count(ctx, r.now, r.checks, &r.answer); err != nil || r.answer.Decisions[0].Allowed {
 			return err
 		}
+		hits = min(hits-1, r.answer.Decisions[0].Remaining)
 	}
 	return nil
 }
 
-// askAll decides, in one store operation, on all descriptors of one disposition that
+// countBlocked counts the hits of descriptors whose limit is 0, so that later requests of
+// 0 hits are over the limit. An error is ignored, because the decision does not depend on
+// it. With [Options].LocalDenials, one hit in a window is counted.
+func (r *requestState) countBlocked(ctx context.Context) {
+	for i := range r.descriptors {
+		d := &r.descriptors[i]
+		switch {
+		case d.blocked == nil || !isBlocked(d.limits) || !r.isEnforced():
+		case r.handler.opts.LocalDenials:
+			_ = r.count(ctx, d, d.blocked[0].Inline, 1)
+		default:
+			_ = r.count(ctx, d, d.counting, d.cost)
+		}
+	}
+}
+
+// askAll decides, in one store operation, on all descriptors of some dispositions that
 // are not yet over their limits. Descriptors without quota mode come first, so that
-// descriptors in quota mode can't spend the units that the former need.
-func (r *requestState) askAll(ctx context.Context, of disposition, verb headgate.Verb) (worst verdict, err error) {
+// descriptors in quota mode can't spend the units that the former need. With [Each], all
+// are in the order of the request.
+func (r *requestState) askAll(ctx context.Context, of dispositions, verb headgate.Verb) (worst verdict, err error) {
 	r.asked = r.asked[:0]
 	for _, quota := range [...]bool{false, true} {
 		for i := range r.descriptors {
 			d := &r.descriptors[i]
-			if d.disposition == of && d.quota == quota && d.verdict != over && !isBlocked(d.limits) {
+			isTurn := d.quota == quota
+			if r.handler.opts.Charge == Each {
+				isTurn = !quota
+			}
+			if of.has(d.disposition) && isTurn && d.verdict != over && !isBlocked(d.limits) {
 				r.asked = append(r.asked, d)
 			}
 		}

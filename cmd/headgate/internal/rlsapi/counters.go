@@ -96,8 +96,9 @@ func (c *counters) addRequested(name, owner string) *Counter {
 	return n.counter
 }
 
-// countUnknownDomain counts a request whose domain is not in the configuration.
-func (c *counters) countUnknownDomain(domain string) {
+// countUnknownDomain counts the descriptors of a request whose domain is not in the
+// configuration.
+func (c *counters) countUnknownDomain(domain string, descriptors int) {
 	if len(domain) > maxNameBytes {
 		domain = Others
 	}
@@ -110,7 +111,7 @@ func (c *counters) countUnknownDomain(domain string) {
 	if n == nil {
 		n = c.ensureDomain(domain)
 	}
-	n.Add(1)
+	n.Add(uint64(descriptors))
 }
 
 func (c *counters) ensureDomain(name string) *atomic.Uint64 {

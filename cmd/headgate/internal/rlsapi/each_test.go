@@ -24,18 +24,35 @@ descriptors:
   - key: shadow
     rate_limit: {unit: year, requests_per_unit: 6}
     shadow_mode: true
+  - key: blocked
+    rate_limit: {unit: year, requests_per_unit: 0}
 `
 
-// counters are the counters of envoyproxy/ratelimit, except that a counter stops at one
-// hit above the limit of 6.
+// counters are the counters of envoyproxy/ratelimit.
 type counters map[string]int64
+
+// counterOf returns the key whose counter a hit uses.
+func counterOf(h hit) string { return strings.TrimPrefix(h.key, "own ") }
+
+// limitOf returns the limit of a hit. If the key begins with own, the limit is in the
+// request.
+func limitOf(h hit) int64 {
+	switch h.key {
+	case "own", "own shadow":
+		return h.own
+	case "blocked":
+		return 0
+	}
+	return 6
+}
 
 // count counts hits. It reports whether the counter is then over its limit, and how
 // many hits are left.
-func (c counters) count(key string, hits int64) (over bool, left int64) {
-	over = c[key]+hits > 6
-	c[key] = min(7, c[key]+hits)
-	return over, max(0, 6-c[key])
+func (c counters) count(h hit) (over bool, left int64) {
+	key := counterOf(h)
+	over = c[key]+h.cost > limitOf(h)
+	c[key] += h.cost
+	return over, max(0, limitOf(h)-c[key])
 }
 
 func (c counters) answer(all []hit) string {
@@ -43,29 +60,24 @@ func (c counters) answer(all []hit) string {
 	denied, quotas, passed := false, false, false
 	for _, h := range all {
 		if h.negative {
-			c[h.key] = max(0, c[h.key]-h.cost)
+			c[counterOf(h)] = max(0, c[counterOf(h)]-h.cost)
 			passed = passed || h.key == "quota"
 		}
 	}
 	for i, h := range all {
 		if h.negative {
-			words[i] = wordOf(false, max(0, 6-c[h.key]))
+			words[i] = wordOf(false, max(0, limitOf(h)-c[counterOf(h)]))
 		}
 	}
 	for i, h := range all {
-		if h.negative || h.key == "shadow" {
+		if h.negative {
 			continue
 		}
-		over, left := c.count(h.key, h.cost)
+		over, left := c.count(h)
+		over = over && h.key != "shadow"
 		words[i] = wordOf(over, left)
-		denied = denied || over && h.key == "plain"
+		denied = denied || over && h.key != "quota"
 		quotas, passed = quotas || h.key == "quota", passed || h.key == "quota" && !over
-	}
-	for i, h := range all { // shadow rules are counted after the others
-		if h.key == "shadow" && !h.negative {
-			_, left := c.count(h.key, h.cost)
-			words[i] = wordOf(false, left)
-		}
 	}
 	return wordOf(denied || quotas && !passed, 0) + " | " + strings.Join(words, " | ")
 }
@@ -91,12 +103,19 @@ func TestEach(t *testing.T) {
 			var all []hit
 			req := &pb.RateLimitRequest{Domain: "t"}
 			for range 1 + r.IntN(5) {
-				one := hit{key: []string{"plain", "quota", "shadow"}[r.IntN(3)], cost: max(0, r.Int64N(12)-3), negative: r.IntN(8) == 0}
+				one := hit{
+					key:  []string{"plain", "quota", "shadow", "blocked", "own", "own shadow"}[r.IntN(6)],
+					cost: max(0, r.Int64N(12)-3), negative: r.IntN(8) == 0, own: r.Int64N(20),
+				}
 				all = append(all, one)
-				req.Descriptors = append(req.Descriptors, &ratelimit.RateLimitDescriptor{
-					Entries:    []*ratelimit.RateLimitDescriptor_Entry{{Key: one.key, Value: "v"}},
+				d := &ratelimit.RateLimitDescriptor{
+					Entries:    []*ratelimit.RateLimitDescriptor_Entry{{Key: counterOf(one), Value: "v"}},
 					HitsAddend: wrapperspb.UInt64(uint64(one.cost)), IsNegativeHits: one.negative,
-				})
+				}
+				if strings.HasPrefix(one.key, "own") {
+					d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(one.own), Unit: 6}
+				}
+				req.Descriptors = append(req.Descriptors, d)
 			}
 			resp, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req)
 			if err != nil {
@@ -142,6 +161,65 @@ func TestEachExhaustsWindow(t *testing.T) {
 		wg.Wait()
 		if code := ask(key, 0); code != pb.RateLimitResponse_OVER_LIMIT {
 			t.Fatalf("round %d: hits of 0 behind hits that were denied: got %v want OVER_LIMIT", i, code)
+		}
+	}
+}
+
+// askEach sends hits of one value of a key, and returns its status.
+func askEach(t *testing.T, h *rlsapi.Handler, key string, hits uint64) string {
+	t.Helper()
+	req := request("t", key, "v")
+	req.Descriptors[0].HitsAddend = wrapperspb.UInt64(hits)
+	resp, err := h.ShouldRateLimitAt(t.Context(), 1_700_000_000_000_000, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := resp.GetStatuses()[0]
+	return wordOf(s.GetCode() == pb.RateLimitResponse_OVER_LIMIT, int64(s.GetLimitRemaining()))
+}
+
+// TestEachCountsDeniedHits: a limit that is raised during a window leaves as many hits as
+// in envoyproxy/ratelimit.
+func TestEachCountsDeniedHits(t *testing.T) {
+	t.Parallel()
+	const config = "domain: t\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: %d}}]"
+	for _, c := range []struct {
+		local bool
+		hits  []uint64
+		limit uint32 // after the hits
+		want  string // status of one more hit
+	}{
+		{false, []uint64{1, 1, 1, 1, 1}, 10, "OK 4"},
+		{false, []uint64{2, 5}, 10, "OK 2"},
+		{false, []uint64{7, 1}, 10, "OK 1"},
+		{false, []uint64{3, 0, 0}, 10, "OK 6"},
+		{false, []uint64{1 << 40}, 1_000_000_000, "OVER_LIMIT 0"},
+		{true, []uint64{1, 1, 1, 1, 1}, 10, "OK 5"},
+		{true, []uint64{2, 5, 1, 1}, 10, "OK 2"},
+	} {
+		h := open(t, nil, fmt.Sprintf(config, 3), &rlsapi.Options{Charge: rlsapi.Each, LocalDenials: c.local})
+		for _, n := range c.hits {
+			askEach(t, h, "k", n)
+		}
+		if err := h.Apply(mustConfig(t, fmt.Sprintf(config, c.limit))); err != nil {
+			t.Fatal(err)
+		}
+		if got := askEach(t, h, "k", 1); got != c.want {
+			t.Errorf("hits %v, local denials %v: one more hit of %d: got %s want %s", c.hits, c.local, c.limit, got, c.want)
+		}
+	}
+}
+
+// TestEachBlocked: with a limit of 0, a check of 0 hits is over the limit after hits in
+// the same window.
+func TestEachBlocked(t *testing.T) {
+	t.Parallel()
+	for _, local := range []bool{false, true} {
+		h := open(t, nil, eachConfig, &rlsapi.Options{Charge: rlsapi.Each, LocalDenials: local})
+		for i, want := range []string{"OK 0", "OVER_LIMIT 0", "OVER_LIMIT 0", "OVER_LIMIT 0"} {
+			if got := askEach(t, h, "blocked", uint64(i%2)*5); got != want {
+				t.Errorf("local denials %v, request %d: got %s want %s", local, i+1, got, want)
+			}
 		}
 	}
 }

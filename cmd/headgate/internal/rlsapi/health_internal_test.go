@@ -53,10 +53,10 @@ func TestLatestHealthIsPublishedLast(t *testing.T) {
 
 func TestRepeatedUnknownDomainDoesNotAllocate(t *testing.T) {
 	c := newCounters()
-	if n := testing.AllocsPerRun(10, func() { c.countUnknownDomain("a:b") }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { c.countUnknownDomain("a:b", 1) }); n != 0 {
 		t.Errorf("a second request for an unknown domain allocates %v times, want 0", n)
 	}
-	c.countUnknownDomain("a|b")
+	c.countUnknownDomain("a|b", 1)
 	if _, domains := c.load(); len(domains) != 1 || domains["a_b"] != 12 {
 		t.Errorf("got %v, want 12 requests for a_b", domains)
 	}

@@ -26,7 +26,7 @@ func (r *requestState) matchDescriptors(req *pb.RateLimitRequest) {
 	r.keys, r.matches = r.keys[:0], slices.Grow(r.matches[:0], n)[:n]
 	domain := r.rules.config.Domain(req.GetDomain())
 	if domain == nil {
-		r.handler.stats.counters.countUnknownDomain(req.GetDomain())
+		r.handler.stats.counters.countUnknownDomain(req.GetDomain(), n)
 		return
 	}
 	for i, d := range req.GetDescriptors() {

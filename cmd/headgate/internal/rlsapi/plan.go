@@ -9,6 +9,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
@@ -46,6 +47,8 @@ type plan struct {
 	ruleName    string // for the log of denials; contains no values that clients choose
 	counter     *Counter
 	limits      []envoyconfig.Limit // limits that the store charges or refunds
+	counting    *engine.InlineLimit // limit for counting denied hits; nil if they are not counted
+	blocked     []envoyconfig.Limit // limit of 1 for the store, if the limit is 0 and hits are counted
 	reported    []*pb.RateLimitResponse_RateLimit
 }
 
@@ -64,6 +67,9 @@ func (r *requestState) planDescriptors(req *pb.RateLimitRequest) {
 		r.planOne(p, &r.matches[i], req, req.GetDescriptors()[i])
 		keyBegin = keyEnd
 	}
+	if len(r.descriptors) > 1 {
+		r.orderBlocked()
+	}
 }
 
 // planOne completes the plan p of descriptor d from its match m.
@@ -77,7 +83,8 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	p.cost, p.hits = int64(min(hits, maxCost)), min(hits, maxCounted)
 	if m.rule == nil {
 		o := newOverride(d, r.handler.opts.Charge == Each)
-		p.limits, p.overflow, p.reported = o.limits[:], o.overflow, o.reported[:]
+		p.limits, p.overflow, p.reported, p.counting, p.blocked = o.limits[:], o.overflow, o.reported[:], o.counting, o.blocked
+		p.peekBlocked()
 		p.ruleName = overrideName(req.GetDomain(), d)
 		return
 	}
@@ -85,8 +92,40 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	p.ruleName = m.rule.Path
 	of := &r.rules.prepared[m.rule.Index]
 	p.limits, p.overflow, p.reported = of.charged, of.overflow, of.reported
+	p.counting = of.counting
 	if p.disposition == refunded {
 		p.limits, p.overflow = of.refunded, false
+		return
+	}
+	if p.counting != nil && isBlocked(p.limits) {
+		p.blocked = of.refunded
+	}
+	p.peekBlocked()
+}
+
+// peekBlocked prepares a plan with a limit of 0 and 0 hits. It is over its limit after
+// hits in the same window, which only the store knows.
+func (p *plan) peekBlocked() {
+	if p.blocked != nil && p.cost == 0 {
+		p.limits, p.overflow = p.blocked, true
+	}
+}
+
+// orderBlocked prepares the plans with a limit of 0 whose hits other descriptors of the
+// request must see, or must not see, because they use the same counter: the store then
+// decides these plans, in the order of the request.
+func (r *requestState) orderBlocked() {
+	for i := range r.descriptors {
+		p := &r.descriptors[i].plan
+		if p.blocked == nil || !isBlocked(p.limits) {
+			continue
+		}
+		for j := range r.descriptors {
+			if o := &r.descriptors[j].plan; o.key == p.key && len(o.limits) > 0 && !isBlocked(o.limits) {
+				p.limits, p.overflow = p.blocked, true
+				break
+			}
+		}
 	}
 }
 

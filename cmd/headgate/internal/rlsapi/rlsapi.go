@@ -7,10 +7,10 @@
 //
 // The descriptors of a request are charged in one atomic operation of the store: all of
 // them, or none if the request is denied. With [Each], every descriptor is charged
-// separately, as in envoyproxy/ratelimit.
+// separately, in the order of the request, as in envoyproxy/ratelimit.
 //
-//   - Rules in shadow mode never deny. They are charged in a separate operation, if the
-//     other rules allow the request.
+//   - Rules in shadow mode never deny. Except with [Each], they are charged in a separate
+//     operation, if the other rules allow the request.
 //   - Rules in quota mode deny only if all of them do. Quota rules that allow the request
 //     are charged after the other rules.
 //   - Negative hits are always refunded, in an operation before all charges. If a charge
@@ -51,9 +51,8 @@ type ChargeMode string
 const (
 	// AllOrNone charges all descriptors, or none if one is over its limit.
 	AllOrNone ChargeMode = "all_or_none"
-	// Each charges each descriptor separately. A descriptor that exceeds the limit of
-	// its fixed window spends all units that were left and is counted as one hit over
-	// the limit. A later request of 0 hits is then over the limit, too.
+	// Each charges each descriptor separately, and counts hits that are over the limit of
+	// a fixed window. A later request of 0 hits is then over the limit, too.
 	Each ChargeMode = "each"
 )
 
@@ -68,6 +67,10 @@ type Headers struct {
 // its comment.
 type Options struct {
 	Charge ChargeMode // empty means AllOrNone
+	// LocalDenials reduces the operations of the store with [Each]: hits of a window that
+	// is over its limit are not counted any more, as with the local cache of
+	// envoyproxy/ratelimit.
+	LocalDenials bool
 	// Shadow mode for all rules: every overall code is OK; each descriptor is charged
 	// separately.
 	Shadow          bool

@@ -89,6 +89,7 @@ type preparedRule struct {
 	charged  []envoyconfig.Limit // limits for charging hits
 	overflow bool                // whether charged allows one hit more than the rule; see [canOverflow]
 	refunded []envoyconfig.Limit // limits for refunding negative hits
+	counting *engine.InlineLimit // limit for counting denied hits; nil if they are not counted
 	reported []*pb.RateLimitResponse_RateLimit
 	counter  *Counter // nil if the counter's name depends on the request
 }
@@ -107,8 +108,12 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 		l, own := rule.Limits[0], makeRefund(&rule.Limits[0])
 		l.Inline = &own
 		p.refunded = []envoyconfig.Limit{l}
+		if each {
+			p.counting = makeCounting(own)
+		}
 	case each && canOverflow(rule.Limits):
 		l, own := rule.Limits[0], *rule.Limits[0].Inline
+		p.counting = makeCounting(own)
 		own.Limit.Rate++
 		l.Inline = &own
 		p.charged, p.overflow = []envoyconfig.Limit{l}, true
@@ -121,6 +126,8 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 type override struct {
 	limits   [1]envoyconfig.Limit
 	own      engine.InlineLimit
+	counting *engine.InlineLimit
+	blocked  []envoyconfig.Limit
 	overflow bool
 	reported [1]*pb.RateLimitResponse_RateLimit
 	report   pb.RateLimitResponse_RateLimit
@@ -142,11 +149,26 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 	case d.GetIsNegativeHits():
 		o.own, l.Inline = makeRefund(l), &o.own
 	}
-	if each && !d.GetIsNegativeHits() && canOverflow(o.limits[:]) {
+	switch {
+	case !each || d.GetIsNegativeHits():
+	case requests == 0:
+		o.own = makeRefund(l)
+		one := *l
+		one.Inline = &o.own
+		o.counting, o.blocked = makeCounting(o.own), []envoyconfig.Limit{one}
+	case canOverflow(o.limits[:]):
+		o.counting = makeCounting(o.own)
 		o.own.Limit.Rate++
 		o.overflow = true
 	}
 	return o
+}
+
+// makeCounting returns a limit with the state of own that no request reaches, for
+// counting the hits of a descriptor that is over its limit.
+func makeCounting(own engine.InlineLimit) *engine.InlineLimit {
+	own.Limit.Rate = headgate.MaxUnits
+	return &own
 }
 
 // makeRefund returns the limit to which negative hits are refunded if the rule's limit
@@ -163,7 +185,9 @@ func makeRefund(blocked *envoyconfig.Limit) engine.InlineLimit {
 // With [Each], envoyproxy/ratelimit also counts hits that it denies. After that, even a
 // request of 0 hits is over the limit. A store never counts beyond a limit, so Headgate
 // gives the store a limit that is one hit higher. A window that has counted this
-// additional hit is over the rule's limit; see [descriptor.applyOverflow].
+// additional hit is over the rule's limit; see [descriptor.applyOverflow]. If the store
+// denies that limit, too, the hits are counted with a limit that is never reached; see
+// [requestState.countDenied].
 func canOverflow(limits []envoyconfig.Limit) bool {
 	return len(limits) == 1 && limits[0].Windows && limits[0].Inline != nil && limits[0].Inline.Limit.Rate < headgate.MaxUnits
 }

@@ -17,7 +17,7 @@ type Counts struct {
 	OverLimit         uint64 // hits above the limit
 	NearLimit         uint64 // hits above the near-limit ratio, and not above the limit
 	WithinLimit       uint64 // hits in requests that were not over the limit
-	ShadowMode        uint64 // hits in requests over the limit that shadow mode allowed
+	ShadowMode        uint64 // hits above the limit that shadow mode allowed
 	TotalNegativeHits uint64 // refunded hits
 }
 
@@ -26,8 +26,8 @@ type Stats struct {
 	// Rules are the counts by name. A name has the form domain.key_value.key, as in
 	// envoyproxy/ratelimit.
 	Rules map[string]Counts
-	// DomainNotFound counts the requests by domain, for domains that are not in the
-	// configuration.
+	// DomainNotFound counts the descriptors of requests by domain, for domains that are
+	// not in the configuration.
 	DomainNotFound map[string]uint64
 	// Times are the durations of all requests over gRPC and at /json, without the time
 	// for their transmission.
@@ -97,10 +97,11 @@ func (d *descriptor) splitHits(ratio float32, charged bool) {
 	after := before + hits
 	d.counter.total.Add(d.hits)
 	if d.verdict == over {
-		d.counter.over.Add(uint64(max(0, min(hits, after-limit))))
+		above := uint64(max(0, min(hits, after-limit)))
+		d.counter.over.Add(above)
 		d.counter.near.Add(uint64(max(0, limit-max(near, before))))
 		if d.disposition == shadowed {
-			d.counter.shadow.Add(d.hits)
+			d.counter.shadow.Add(above)
 		}
 		return
 	}

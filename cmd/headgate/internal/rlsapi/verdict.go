@@ -22,10 +22,11 @@ const (
 
 // result is the result of the last store operation for one descriptor.
 type result struct {
-	verdict    verdict
-	spent      int64               // spent units of the descriptor's first limit
-	costBefore int64               // cost of earlier descriptors on the limit that this descriptor is over
-	decisions  []headgate.Decision // one for each limit
+	verdict     verdict
+	hitsCounted bool                // whether the store has counted hits that are over the limit
+	spent       int64               // spent units of the descriptor's first limit
+	costBefore  int64               // cost of earlier descriptors on the limit that this descriptor is over
+	decisions   []headgate.Decision // one for each limit
 }
 
 // judge sets the result of d from the store's decisions. The store decides each charge
@@ -84,7 +85,8 @@ func (d *descriptor) applyOverflow(enforced bool) {
 	switch {
 	case !d.hasOverflow():
 	case first.Allowed && first.Remaining == 0 && enforced:
-		d.verdict, first.Allowed, first.Remaining = over, false, max(0, d.cost-1) // the same number remained before
+		d.verdict, d.hitsCounted = over, true
+		first.Allowed, first.Remaining = false, max(0, d.cost-1) // the same number remained before
 	default:
 		first.Remaining = max(0, first.Remaining-1)
 	}
