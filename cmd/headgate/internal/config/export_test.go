@@ -1,6 +1,14 @@
 package config
 
-import "github.com/fsnotify/fsnotify"
+import (
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// RefreshAt is Refresh at a time. It returns the time after which it must be called
+// again.
+func (l *Live) RefreshAt(now time.Time) time.Duration { return l.refresh(now) }
 
 // Shape reports whether the JSON Schema refuses the file, too.
 func (e *Error) Shape() bool { return e.shape }

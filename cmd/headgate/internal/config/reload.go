@@ -23,6 +23,7 @@ type Live struct {
 	reloading sync.Mutex // held while a file is read and applied, which may take long
 	text      []byte     // contents of the file when it was last read
 	failed    string     // text of the last error, so that it is reported only once
+	pending   pending    // file that may be incomplete
 
 	mu      sync.Mutex // protects current and status; a writer must also hold reloading
 	current *Config
@@ -44,6 +45,9 @@ type Status struct {
 type Reload struct {
 	Status
 	Warnings []string
+	// Settling is true if the file did not take effect because it may be incomplete. It
+	// takes effect later if it does not change before.
+	Settling bool
 }
 
 // Start returns a Live whose effective configuration is first, which sources returned.
@@ -96,45 +100,60 @@ func (l *Live) Status() Status {
 }
 
 // Refresh reloads the file if it has changed since it was last read. It reports a
-// repeated error only once.
-func (l *Live) Refresh() { l.reload(false) }
+// repeated error only once. A file that may be incomplete takes effect in a later call,
+// if it does not change for 5 s.
+func (l *Live) Refresh() { l.refresh(time.Now()) }
 
-// Reload reads the file even if it has not changed, and always reports the result.
-func (l *Live) Reload() { l.reload(true) }
+// refresh is Refresh at the time now. It returns the time after which it must be called
+// again, or 0 if it need not.
+func (l *Live) refresh(now time.Time) time.Duration { return l.reload(false, now) }
 
-func (l *Live) reload(always bool) {
+// Reload reads the file even if it has not changed, and always reports the result. A
+// file that may be incomplete takes effect, too.
+func (l *Live) Reload() { l.reload(true, time.Now()) }
+
+func (l *Live) reload(always bool, now time.Time) (again time.Duration) {
 	if l.sources.Path == "" || l.readOnce {
-		return
+		return 0
 	}
 	l.reloading.Lock()
-	r, report := l.load(always)
+	r, report := l.load(always, now)
+	again = l.untilSettled(now)
 	l.reloading.Unlock()
 	if report && l.observe != nil {
 		l.observe(r)
 	}
+	return again
 }
 
 // load reads and applies the file. It returns false if there is nothing to report. If
-// always is set, it applies and reports an unchanged file, too.
-func (l *Live) load(always bool) (Reload, bool) {
+// always is set, it applies and reports an unchanged or incomplete file, too.
+func (l *Live) load(always bool, now time.Time) (Reload, bool) {
 	text, err := l.read()
 	if err != nil {
+		l.pending = pending{}
 		return l.refuse(err, always)
 	}
 	unchanged := bytes.Equal(text, l.text) &&
 		(l.failed == "" || l.status.Err != nil && errors.Is(l.status.Err, ErrInvalid))
 	if unchanged && !always {
+		l.pending = pending{}
 		return Reload{}, false
 	}
-	l.text = text
 	c, err := l.sources.load(text)
+	if err == nil && !always && !bytes.Equal(text, l.text) {
+		if wait, first := l.mustSettle(c, now); wait {
+			return Reload{Status: l.Status(), Settling: true}, first
+		}
+	}
+	l.text, l.pending = text, pending{}
 	if err == nil {
 		err = c.Refused(l.apply(c))
 	}
 	if err != nil {
 		return l.refuse(err, always)
 	}
-	return Reload{l.accept(c), c.Warnings}, true
+	return Reload{Status: l.accept(c), Warnings: c.Warnings}, true
 }
 
 func (l *Live) read() ([]byte, error) {
@@ -154,7 +173,7 @@ func (l *Live) refuse(err error, always bool) (Reload, bool) {
 	if report {
 		l.status.Refused++
 	}
-	return Reload{l.status, nil}, report
+	return Reload{Status: l.status}, report
 }
 
 // Run reloads the file when it changes, and on every signal, until ctx ends. If there
@@ -169,15 +188,23 @@ func (l *Live) Run(ctx context.Context, signals <-chan os.Signal) error {
 		return err
 	}
 	defer w.Close()
-	l.Refresh() // the file may have changed since the start
+	settled := time.NewTimer(0) // the file may have changed since the start
+	defer settled.Stop()
 	for {
+		again := time.Duration(0)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-signals:
 			l.Reload()
+			continue
 		case <-w.Changes():
-			l.Refresh()
+			again = l.refresh(time.Now())
+		case <-settled.C:
+			again = l.refresh(time.Now())
+		}
+		if again > 0 {
+			settled.Reset(again)
 		}
 	}
 }

@@ -249,7 +249,7 @@ func TestReloadReports(t *testing.T) {
 		{"another invalid file", func() { replace(t, path, "max_checks: -1\n") }, "refused: max_checks: -1 is out of range"},
 		{"no file", func() { _ = os.Remove(path) }, "refused: no such file"},
 		{"still no file", func() {}, ""},
-		{"the earlier file", func() { replace(t, path, "max_checks: 2\n") }, "generation 3, restart []"},
+		{"the earlier file", func() { replace(t, path, "max_checks: 2 # as before\n") }, "generation 3, restart []"},
 		{"a file that cannot be applied", func() { refuse = true; replace(t, path, "max_checks: 3\n") }, "refused: the store refuses it"},
 		{"still cannot be applied", func() {}, ""},
 		{"can be applied", func() { refuse = false }, "generation 4, restart []"},

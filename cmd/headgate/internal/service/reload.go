@@ -42,6 +42,11 @@ func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end
 // logReload logs the result of a reload.
 func logReload(log *slog.Logger, r config.Reload) {
 	logWarnings(log, r.Warnings)
+	if r.Settling {
+		log.Info("configuration file may be incomplete; waiting for further changes", "file", r.Path, "generation", r.Generation,
+			"advice", "it takes effect if it does not change for 5 s; replace files by rename")
+		return
+	}
 	if r.Err == nil {
 		log.Info("configuration loaded", "file", r.Path, "generation", r.Generation)
 		if len(r.Restart) > 0 {
