@@ -22,7 +22,7 @@ const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pex
 
 // guideACL is what LayoutGuide requires in addition, with the pattern of the bucket
 // keys.
-const guideACL = "~bucket:* +hmget +hset"
+const guideACL = "~bucket:* +hmget +hset +hlen"
 
 // ephemeralACL is what an ephemeral namespace, and so a replay, requires in addition.
 const ephemeralACL = "+scan"

@@ -3,8 +3,10 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -18,6 +20,28 @@ type guideRule struct {
 	*rule
 	capacity, rate int64
 	interval       float64 // seconds
+}
+
+// guideOwner is the rule whose buckets a store has in LayoutGuide. Their Redis keys are
+// exactly the callers' keys, so the rules of another policy, and of another limit of the
+// same policy, would spend from the same buckets.
+type guideOwner struct {
+	mu          sync.Mutex
+	scope, name string
+}
+
+// claim makes r the owner, or returns an error if the owner has another scope. Rules
+// with the same scope are one policy whose limit changes.
+func (o *guideOwner) claim(r headgate.Rule) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.name == "" {
+		o.scope, o.name = r.Scope, r.Name
+	}
+	if o.scope == r.Scope {
+		return nil
+	}
+	return errUnsupported("bind", fmt.Sprintf("layout guide stores a bucket at exactly the caller's key, so only one limit of one policy can be a %s; %.100q already is; use layout headgate, another algorithm, or a store for each policy with keys of its own", headgate.TokenBucketInterval, o.name))
 }
 
 func newGuideRule(r *rule, l headgate.Limit) *guideRule {

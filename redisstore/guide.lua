@@ -22,8 +22,14 @@ if not seconds then
 end
 local now = seconds + micros / 1000000
 
--- HMGET fails if the value is not a hash, so RESET fails then, too.
+-- The key is the caller's text. A value that is not a hash with exactly these two fields
+-- belongs to another program and stays as it is, also in a RESET: HLEN or this check
+-- fails.
+local size = redis.call('HLEN', key)
 local fields = redis.call('HMGET', key, 'tokens', 'last_refill')
+if size > 0 and (size ~= 2 or not fields[1] or not fields[2]) then
+  error('HEADGATE_FOREIGN')
+end
 if verb == RESET then
   redis.call('DEL', key)
   fields = {}
@@ -34,6 +40,7 @@ local missing = not tokens or not last_refill or tokens - tokens ~= 0 or last_re
 if missing then
   tokens, last_refill = capacity, now
 end
+tokens = math.min(capacity, tokens) -- more were stored under a larger capacity
 
 local refills = math.floor((now - last_refill) / interval)
 if refills > 0 then
@@ -52,12 +59,17 @@ elseif verb == REFUND then
 end
 
 -- A bucket is kept for a day after it is full, so that the refill intervals of a client
--- that returns within the day continue unchanged.
-if (verb == TAKE and n > 0) or (verb == REFUND and not missing) then
+-- that returns within the day continue unchanged. A request that changes nothing only
+-- extends the TTL.
+local changed = n > 0 and ((verb == TAKE and allowed) or (verb == REFUND and not missing))
+if changed then
   redis.call('HSET', key, 'tokens', tokens, 'last_refill', last_refill)
 end
-if not missing or (verb == TAKE and n > 0) then
+if changed or not missing then
   local full = math.ceil(math.max(0, capacity - tokens) / rate) * interval
-  redis.call('PEXPIRE', key, math.ceil((math.min(LONGEST, math.max(0, last_refill + full - now)) + DAY) * 1000))
+  local ttl = math.ceil((math.min(LONGEST, math.max(0, last_refill + full - now)) + DAY) * 1000)
+  if changed or redis.call('PTTL', key) < ttl then
+    redis.call('PEXPIRE', key, ttl)
+  end
 end
 return struct.pack('<Bdddd', allowed and 1 or 0, tokens, last_refill, seconds, micros)

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -85,12 +86,12 @@ func (b guideBucket) nextInterval(dice *rand.Rand) headgate.Instant {
 // decisions as if the script had decided all of them.
 func TestGuideLayoutMatchesPublishedScript(t *testing.T) {
 	server := testserver.Redis(t)
-	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
 	requests := 10_000 / len(guideBuckets)
 	if testing.Short() {
 		requests /= 10
 	}
 	for i, b := range guideBuckets {
+		store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
 		l, err := headgate.New(store, headgate.Policy{Name: fmt.Sprint(i), Algorithm: headgate.TokenBucketInterval, Limits: []headgate.Limit{b.limit()}}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -206,5 +207,133 @@ func TestGuideLayoutApplyAll(t *testing.T) {
 	}
 	if d, err := other.PeekAt(context.Background(), at.Time(), "a", 0); err != nil || d.Remaining != 1 {
 		t.Errorf("log: got %d remaining, error %v want 1", d.Remaining, err)
+	}
+}
+
+// guideLimiter returns a limiter for one policy of interval buckets.
+func guideLimiter(t *testing.T, store *redisstore.Store, name string, limits ...string) (*headgate.Limiter, error) {
+	t.Helper()
+	p := headgate.Policy{Name: name, Algorithm: headgate.TokenBucketInterval}
+	for _, l := range limits {
+		p.Limits = append(p.Limits, headgate.MustParseLimit(l))
+	}
+	return headgate.New(store, p, nil)
+}
+
+// A bucket with more tokens than the capacity has the capacity, whether or not tokens are
+// refilled. 30 of 30 were allowed under 5/1h after one request under 1000/1h.
+func TestGuideLayoutLimitsTokensToCapacity(t *testing.T) {
+	server := testserver.Redis(t)
+	const at = headgate.Instant(1_790_000_000_000_000)
+	for i, limit := range []string{"1000/1h", "5/1h"} {
+		l, err := guideLimiter(t, open(t, "redis://"+server.Addr()+"?layout=guide", nil), fmt.Sprint(i), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		admitted := 0
+		for range 30 {
+			d, err := l.AllowAt(t.Context(), at.Time(), "192.0.2.7", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Allowed {
+				admitted++
+			}
+			if i == 0 {
+				break
+			}
+		}
+		if want := []int{1, 5}[i]; admitted != want {
+			t.Errorf("%s: got %d requests allowed want %d", limit, admitted, want)
+		}
+	}
+}
+
+// All rules of a store in this layout have the same keys, so a second rule is refused
+// when it is bound. A changed limit is the same rule.
+func TestGuideLayoutRefusesSharedBuckets(t *testing.T) {
+	server := testserver.Redis(t)
+	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
+	if _, err := guideLimiter(t, store, "login", "5/1h"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := guideLimiter(t, store, "login", "10/1m"); err != nil {
+		t.Errorf("a changed limit: got error %v", err)
+	}
+	for name, limits := range map[string][]string{"pages": {"1000/1h"}, "login": {"100/1h", "10/1m"}} {
+		if _, err := guideLimiter(t, store, name, limits...); !errors.Is(err, headgate.ErrUnsupported) {
+			t.Errorf("policy %s with limits %q: got error %v want ErrUnsupported", name, limits, err)
+		}
+	}
+	if _, err := headgate.New(store, headgate.Policy{Name: "pages", Limits: []headgate.Limit{headgate.MustParseLimit("5/1s"), headgate.MustParseLimit("9/1m")}}, nil); err != nil {
+		t.Errorf("another algorithm: got error %v", err)
+	}
+}
+
+// hashOf returns the fields of a hash and their values as text.
+func hashOf(t *testing.T, server *testserver.RedisServer, key string) (text string) {
+	t.Helper()
+	for _, item := range server.Do(t, "HGETALL", key).Items {
+		text += item.String() + " "
+	}
+	return text
+}
+
+// A hash of another program is neither changed nor deleted, and gets no TTL.
+func TestGuideLayoutKeepsForeignHashes(t *testing.T) {
+	server := testserver.Redis(t)
+	l, err := guideLimiter(t, open(t, "redis://"+server.Addr()+"?layout=guide", nil), "api", "5/1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, fields := range map[string][]string{
+		"session:42": {"user", "bob", "role", "admin"},
+		"cart:7":     {"tokens", "9"},
+		"wallet:1":   {"tokens", "9", "last_refill", "1", "owner", "bob"},
+		"wallet:2":   {"tokens", "9", "owner", "bob"},
+	} {
+		server.Do(t, append([]string{"HSET", key}, fields...)...)
+		before := hashOf(t, server, key)
+		for verb, call := range map[string]func() (headgate.Decision, error){
+			"take":   func() (headgate.Decision, error) { return l.Allow(t.Context(), key) },
+			"peek":   func() (headgate.Decision, error) { return l.Peek(t.Context(), key) },
+			"refund": func() (headgate.Decision, error) { return l.Refund(t.Context(), key) },
+			"reset":  func() (headgate.Decision, error) { return l.Reset(t.Context(), key) },
+		} {
+			var failure *headgate.StoreError
+			if _, err := call(); !errors.As(err, &failure) || failure.Reason != headgate.ReasonWrongType {
+				t.Errorf("%s of %s: got error %v want reason %v", verb, key, err, headgate.ReasonWrongType)
+			}
+		}
+		if got := hashOf(t, server, key); got != before {
+			t.Errorf("%s: got %s want it unchanged: %s", key, got, before)
+		}
+		if got := server.Do(t, "PTTL", key).Int(); got != -1 {
+			t.Errorf("%s: got a TTL of %d ms want none", key, got)
+		}
+	}
+}
+
+// A denied request and a cost of 0 change nothing, also under another capacity.
+func TestGuideLayoutDenialChangesNothing(t *testing.T) {
+	server := testserver.Redis(t)
+	store := open(t, "redis://"+server.Addr()+"?layout=guide", nil)
+	first, _ := guideLimiter(t, store, "api", "10/7d")
+	const at = headgate.Instant(1_790_000_000_000_000)
+	if d, err := first.AllowAt(t.Context(), at.Time(), "user:7", 1); err != nil || !d.Allowed {
+		t.Fatalf("first request: got %+v, error %v", d, err)
+	}
+	before, ttl := hashOf(t, server, "user:7"), server.Do(t, "PTTL", "user:7").Int()
+	changed, _ := guideLimiter(t, store, "api", "2/1s")
+	for _, cost := range []int64{3, 0} {
+		if _, err := changed.AllowAt(t.Context(), at.Time().Add(time.Minute), "user:7", cost); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := hashOf(t, server, "user:7"); got != before {
+		t.Errorf("after a denial: got %s want it unchanged: %s", got, before)
+	}
+	if got := server.Do(t, "PTTL", "user:7").Int(); got < ttl-60_000 {
+		t.Errorf("TTL after a denial: got %d ms want about %d", got, ttl)
 	}
 }

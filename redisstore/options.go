@@ -20,6 +20,7 @@ const (
 	// scripts in the Redis guides: in a hash with the fields tokens and last_refill,
 	// whose Redis key is exactly the caller's key. A service that runs such a script
 	// uses the same bucket. The other algorithms are stored as in LayoutHeadgate.
+	// Only one limit of one policy of a store can use this layout.
 	LayoutGuide Layout = "guide"
 )
 

@@ -26,7 +26,8 @@ type Store struct {
 
 	// ops is a pool of *op. An operation whose result is unknown is not returned to the
 	// pool, because its call may still write to it.
-	ops sync.Pool
+	ops        sync.Pool
+	guideOwner guideOwner
 }
 
 // New creates a store that uses an existing client: see [Rueidis] and package goredis.
@@ -100,6 +101,11 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		return nil, err
 	}
 	bound.limit = bound.step.Answer(algo.State{}, 0, 0, 0, true).Limit
+	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
+		if err := s.guideOwner.claim(r); err != nil {
+			return nil, err
+		}
+	}
 	bound.setHeader(a.Name, bound.step.Params())
 	bound.shared.addRule(bound.header)
 	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
