@@ -123,7 +123,7 @@ func send(local, addr, request string, end <-chan time.Time) (all []Response, er
 		_ = tcp.CloseWrite()
 	}()
 	all, err = readResponses(conn, sync.OnceFunc(func() { close(answered) }))
-	conn.Close()
+	_ = conn.Close() // ends the writer, if the server has not read everything
 	<-written
 	return all, err
 }
@@ -141,6 +141,7 @@ func readResponses(conn net.Conn, answered func()) (all []Response, err error) {
 			return all, nil
 		}
 		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
 		if resp.StatusCode >= 200 {
 			all = append(all, Response{resp.StatusCode, string(body)})
 		}

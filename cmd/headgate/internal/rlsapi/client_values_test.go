@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -21,6 +22,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/redisstore"
 )
 
 // rawCodec sends requests whose strings are not UTF-8, as Envoy does: it encodes without
@@ -74,8 +77,8 @@ func rawClient(t testing.TB, h *rlsapi.Handler) (addr string, c pb.RateLimitServ
 	return addr, pb.NewRateLimitServiceClient(connect(t, addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2("proto")}))))
 }
 
-// clientConfig has a rule for each way in which a value of a client can match. A window of
-// a year practically never ends during a test.
+// clientConfig has a rule for each way in which a value of a client can match. A window
+// of a year practically never ends during a test.
 const clientConfig = `
 domain: d
 descriptors:
@@ -159,6 +162,15 @@ func clientChoices() map[string]*pb.RateLimitRequest {
 			r.Descriptors[0].Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1_000_000, Unit: unit}
 		})
 	}
+	for unit := range typev3.RateLimitUnit(8) {
+		for _, n := range []uint32{1, 1_000_000_000, math.MaxUint32} {
+			add(fmt.Sprintf("malformed: limit %d, unit %d", n, unit), func(r *pb.RateLimitRequest) {
+				d := descriptor("own", fmt.Sprint(n))
+				d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: n, Unit: unit}
+				r.Descriptors = append(r.Descriptors, d)
+			})
+		}
+	}
 	return all
 }
 
@@ -189,6 +201,23 @@ func TestClientInput(t *testing.T) {
 			beginCall(t, addr)
 			requireOver(t, c, "slow: another call is incomplete", request("d", "address", "slow"))
 		})
+	}
+}
+
+// TestClientInputOnRedis: the same choices with keys and limits that a Redis server
+// stores.
+func TestClientInputOnRedis(t *testing.T) {
+	t.Parallel()
+	for _, charge := range []rlsapi.ChargeMode{rlsapi.AllOrNone, rlsapi.Each} {
+		store, err := redisstore.Open("redis://"+testserver.Redis(t).Addr(), &redisstore.Options{Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		_, c := rawClient(t, open(t, store, clientConfig, &rlsapi.Options{Charge: charge}))
+		for name, req := range clientChoices() {
+			requireOver(t, c, name, req)
+		}
 	}
 }
 
