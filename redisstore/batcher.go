@@ -59,7 +59,10 @@ type batcher struct {
 // batchers contains the batchers of a store. Except in a cluster, only the first one is
 // used. In a cluster each batcher serves 1/32 of the hash slots, so that a node that
 // does not answer delays few callers of the other nodes.
-type batchers [32]batcher
+type batchers [slotRanges]batcher
+
+// slotRanges is the number of ranges of hash slots in a cluster, each of 512 slots.
+const slotRanges = 32
 
 func (all *batchers) forKey(s *Store, redisKey string) *batcher {
 	if !s.sharded.Load() {

@@ -24,6 +24,7 @@ type fakeServer struct {
 	addr    string
 	random  *rand.Rand    // not nil to mutate random replies
 	mutated *atomic.Int64 // counts them
+	clock   atomic.Int64  // instant in µs of the replies to scripts
 
 	mu      sync.Mutex
 	command string // whose replies are replaced
@@ -33,6 +34,7 @@ type fakeServer struct {
 
 func (f *fakeServer) start(t *testing.T) {
 	t.Helper()
+	f.clock.CompareAndSwap(0, 1e15)
 	f.addr = testserver.Scripted(t, f.reply)
 }
 
@@ -91,7 +93,7 @@ func (f *fakeServer) correct(args []string) string {
 	case "HELLO":
 		return "%4\r\n+server\r\n+redis\r\n+version\r\n+7.2.0\r\n+proto\r\n:3\r\n+mode\r\n+" + strings.Replace(f.mode, "sentinel", "standalone", 1) + "\r\n"
 	case "EVALSHA":
-		return scriptReply(1e15, absentState)
+		return scriptReply(float64(f.clock.Load()), absentState)
 	case "CLUSTER":
 		return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n+" + host + "\r\n:" + port + "\r\n+id\r\n"
 	case "SENTINEL":

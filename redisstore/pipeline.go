@@ -99,6 +99,9 @@ func (s *Store) send(ctx context.Context, groups []*group) {
 		}
 		g.read(replies[i].Text)
 		g.setTimestamp(sentAt, receivedAt)
+		if !g.failed {
+			s.watchClock(g, sentAt, receivedAt)
+		}
 	}
 }
 

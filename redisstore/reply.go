@@ -94,7 +94,7 @@ func (g *group) read(text string) {
 
 // fail stores the same error in every operation of the group.
 func (g *group) fail(err error) {
-	g.taken = false
+	g.taken, g.failed = false, true
 	for _, k := range g.keys {
 		for _, o := range k.ops {
 			o.err = err

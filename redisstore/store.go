@@ -18,6 +18,7 @@ type Store struct {
 	client       Client
 	batchers     batchers
 	denials      denialCache
+	clocks       clockWatch
 	createdAt    time.Time
 	sharded      atomic.Bool // whether all keys of a call must be in one hash slot
 	shardedKnown atomic.Bool // whether sharded has been read from the client

@@ -62,6 +62,7 @@ type group struct {
 	room      []keyOps // unused elements for new keys
 	taken     bool     // whether all operations were allowed; only in mode takeAll
 	decidedAt int64    // instant of the decision in µs
+	failed    bool     // whether there is no valid reply
 }
 
 // keyOps contains the operations on one key, in order.

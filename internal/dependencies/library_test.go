@@ -48,10 +48,10 @@ var libraryRules = map[string]packageRule{
 			"memstore", "redisstore",
 		},
 	},
-	"internal/hooks":  {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
-	"internal/micros": {why: "a conversion of units"},
+	"internal/hooks":     {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
+	"internal/micros":    {why: "a conversion of units"},
 	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},
-	"internal/root":   {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
+	"internal/root":      {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
 	"internal/admission": {
 		why:   "the core of every middleware: it binds, takes, holds, refunds and observes over any store",
 		code:  []string{".", "httpfields", "internal/key", "internal/micros", "internal/root", "internal/turn"},

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -76,12 +77,13 @@ type Metrics struct {
 	mu        sync.Mutex
 	recorders []*Recorder // in the order of their creation
 
-	operations *prometheus.CounterVec
-	refused    *prometheus.CounterVec
-	latency    *prometheus.HistogramVec
-	storeUp    prometheus.Gauge
-	outages    *prometheus.CounterVec
-	draining   prometheus.Gauge
+	operations   *prometheus.CounterVec
+	refused      *prometheus.CounterVec
+	latency      *prometheus.HistogramVec
+	storeUp      prometheus.Gauge
+	outages      *prometheus.CounterVec
+	clockSetBack prometheus.Counter
+	draining     prometheus.Gauge
 }
 
 // New returns the metrics of a process. opts may be nil.
@@ -126,7 +128,9 @@ func (m *Metrics) addState() {
 	m.storeUp.Set(1)
 	m.draining.Set(0)
 	m.outages = counter("store_outages_total", "Store outages, by the reason of the first error.", "reason")
-	m.add(up, draining, m.outages)
+	clock := counter("store_clock_set_back_total", "Times that the clock of the Redis server was found to have gone back; at most one a minute.")
+	m.clockSetBack = clock.WithLabelValues()
+	m.add(up, draining, m.outages, clock)
 }
 
 const namespace = "headgate"
@@ -168,6 +172,9 @@ func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
 	m.storeUp.Set(0)
 	m.outages.WithLabelValues(e.Reason.String()).Inc()
 }
+
+// ObserveClockSetBack counts that the clock of the Redis server went back.
+func (m *Metrics) ObserveClockSetBack(time.Duration) { m.clockSetBack.Inc() }
 
 // Recorder creates the observer for the requests of one API. The name of the API is a
 // label, so there must be few names. Recorder must be called only once for each name.

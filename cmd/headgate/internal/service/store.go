@@ -27,6 +27,11 @@ func (s storeLog) ObserveStore(e headgate.StoreEvent) {
 	s.log.Info("store recovered")
 }
 
+// ObserveClockSetBack logs that the clock of a server went back.
+func (s storeLog) ObserveClockSetBack(back time.Duration) {
+	s.log.Warn("clock of the store went back; keys in use are denied for longer", "back", back.Round(time.Millisecond))
+}
+
 // storeObservers is a list of observers that receives every event as one observer.
 type storeObservers []headgate.StoreObserver
 
@@ -34,6 +39,15 @@ type storeObservers []headgate.StoreObserver
 func (all storeObservers) ObserveStore(e headgate.StoreEvent) {
 	for _, o := range all {
 		o.ObserveStore(e)
+	}
+}
+
+// ObserveClockSetBack notifies all observers of clocks in order.
+func (all storeObservers) ObserveClockSetBack(back time.Duration) {
+	for _, o := range all {
+		if clock, ok := o.(storeopen.ClockObserver); ok {
+			clock.ObserveClockSetBack(back)
+		}
 	}
 }
 

@@ -54,8 +54,15 @@ type Options struct {
 	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are invalid.
 	Instances int
 	// Observer receives an event when the store becomes unavailable and when it
-	// recovers; may be nil.
+	// recovers; may be nil. If it is a [ClockObserver], it also receives the steps of
+	// the server's clock.
 	Observer headgate.StoreObserver
+}
+
+// ClockObserver receives an event when the clock of a Redis server went back; see
+// [redisstore.Options].
+type ClockObserver interface {
+	ObserveClockSetBack(back time.Duration)
 }
 
 // Name returns the store's name for logs and health pages: the scheme of rawURL,
@@ -89,7 +96,7 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	store, err := openBare(rawURL, "")
+	store, err := openBare(rawURL, "", opts.Observer)
 	if err != nil || !Networked(rawURL) {
 		return store, err
 	}
@@ -105,15 +112,16 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 }
 
 // openBare opens a store without a fallback. If scratch is not empty, the store is
-// temporary: scratch is its namespace, and its data is removed when it is closed.
-func openBare(rawURL, scratch string) (headgate.Store, error) {
+// temporary: scratch is its namespace, and its data is removed when it is closed. The
+// observer may be nil.
+func openBare(rawURL, scratch string, observer headgate.StoreObserver) (headgate.Store, error) {
 	switch name := Name(rawURL); {
 	case name == memory:
 		return openMemory(rawURL)
 	case name == memcached:
 		return openMemcached(rawURL, scratch)
 	case strings.HasPrefix(name, "redis"):
-		store, err := redisstore.Open(rawURL, redisOptions(scratch))
+		store, err := redisstore.Open(rawURL, redisOptions(scratch, observer))
 		if err != nil {
 			return nil, &Error{name, reason(err, "redisstore: ", "invalid URL: "), err}
 		}

@@ -21,7 +21,7 @@ const scratchTimeout = 10 * time.Second
 // because that namespace may contain other data.
 func OpenTemporary(rawURL string) (headgate.Store, error) {
 	if !Networked(rawURL) {
-		return openBare(rawURL, "")
+		return openBare(rawURL, "", nil)
 	}
 	_, query, _ := strings.Cut(rawURL, "?")
 	params, _ := url.ParseQuery(query) // invalid parameters are reported when the store is opened
@@ -30,12 +30,16 @@ func OpenTemporary(rawURL string) (headgate.Store, error) {
 			return nil, &Error{Name(rawURL), "remove the parameter " + name + ": a temporary namespace is used and removed afterwards", nil}
 		}
 	}
-	return openBare(rawURL, "scratch-"+rand.Text())
+	return openBare(rawURL, "scratch-"+rand.Text(), nil)
 }
 
-func redisOptions(scratch string) *redisstore.Options {
-	if scratch == "" {
-		return nil
+func redisOptions(scratch string, observer headgate.StoreObserver) *redisstore.Options {
+	o := &redisstore.Options{}
+	if clock, ok := observer.(ClockObserver); ok {
+		o.OnClockSetBack = clock.ObserveClockSetBack
 	}
-	return &redisstore.Options{Namespace: scratch, Ephemeral: true, Timeout: scratchTimeout}
+	if scratch != "" {
+		o.Namespace, o.Ephemeral, o.Timeout = scratch, true, scratchTimeout
+	}
+	return o
 }
