@@ -18,8 +18,14 @@ type Check struct {
 	Algorithm string       // name of the algorithm for Limit; empty means token_bucket
 	Inline    *InlineLimit // limit as a value, used instead of Limit and Algorithm; not retained
 	Rule      string       // name of the configured rule that Inline is from, for logs; may be empty
-	Key       string       // key to charge; may be empty
-	Cost      int64        // cost in units; must be 0 or more
+	// Reported is the limit in logs and metrics if Inline is one unit more than it; see
+	// [Event.Denied]. It is not retained and may be nil.
+	Reported *headgate.Limit
+	// Shadow means that the API allows the request although this check is denied. It
+	// changes only logs and metrics.
+	Shadow bool
+	Key    string // key to charge; may be empty
+	Cost   int64  // cost in units; must be 0 or more
 	// Composed is true if the API composed the checks of the request from a request in
 	// its own format. MaxKeyBytes and MaxChecks then do not apply, because an error would
 	// let the client bypass its limits: the API must bound the number of checks, and the

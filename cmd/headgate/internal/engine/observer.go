@@ -45,10 +45,10 @@ func (e *Event) Decisions() []headgate.Decision { return e.answer.enforced.Decis
 // Key returns the key that was charged under the limit with index i in Rules.
 func (e *Event) Key(i int) string { return e.answer.enforced.Ops[i].Key }
 
-// RuleName returns the field Rule of the [Check] that the limit with index i in Rules
-// belongs to. Its running time is proportional to the number of checks, so call it only
-// for requests that are logged.
-func (e *Event) RuleName(i int) string {
+// Check returns the check that the limit with index i in Rules belongs to, or nil if the
+// request has none. Its running time is proportional to the number of checks, so call it
+// only for requests that are denied.
+func (e *Event) Check(i int) *Check {
 	end, shadows := 0, e.answer.Shadows
 	for at := range e.checks {
 		if len(shadows) > 0 && shadows[0].Check == at {
@@ -56,10 +56,22 @@ func (e *Event) RuleName(i int) string {
 			continue
 		}
 		if end += e.config.ruleCount(&e.checks[at]); i < end {
-			return e.checks[at].Rule
+			return &e.checks[at]
 		}
 	}
-	return ""
+	return nil
+}
+
+// Denied reports whether the limit with index i in Rules denied the request. If the check
+// has a Reported limit, an allowed decision that leaves no units is a denial by that
+// limit.
+func (e *Event) Denied(i int) bool {
+	d := &e.answer.enforced.Decisions[i]
+	if !d.Allowed || d.Remaining > 0 || d.Degraded != headgate.ReasonNone || e.Verb != headgate.Take {
+		return !d.Allowed
+	}
+	c := e.Check(i)
+	return c != nil && c.Reported != nil && d.Limit > c.Reported.Rate
 }
 
 // Shadows returns the results for the checks in shadow mode.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
@@ -88,8 +89,9 @@ func hashText(h uint64) string { return fmt.Sprintf("h:%016x", h) }
 // denial is the denial of one request by one limit.
 type denial struct {
 	api        string
-	rule       *engine.Rule // limit that denied the request
-	ruleName   string       // name of the Envoy rule; empty for other limits
+	rule       *engine.Rule    // limit that denied the request
+	reported   *headgate.Limit // limit for the log, if it is not that of rule; may be nil
+	ruleName   string          // name of the Envoy rule; empty for other limits
 	key        string
 	retryAfter time.Duration
 	shadow     bool // whether the policy is in shadow mode, so that the request was not really denied
@@ -127,7 +129,11 @@ func (d *Denials) log(one *denial, h, suppressed uint64) {
 	if one.ruleName != "" {
 		attrs = append(attrs, "rule", truncate(one.ruleName))
 	}
-	d.opts.Log.Info(message, append(attrs, "limit", one.rule.Limit.String(), "key", key,
+	limit := one.rule.Limit
+	if one.reported != nil {
+		limit = *one.reported
+	}
+	d.opts.Log.Info(message, append(attrs, "limit", limit.String(), "key", key,
 		"retry_after_ms", (one.retryAfter+time.Millisecond-1).Milliseconds(), "suppressed", suppressed)...)
 }
 

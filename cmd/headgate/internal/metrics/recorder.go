@@ -81,8 +81,7 @@ func (d *Recorder) count(e *engine.Event, from, to int) {
 	decisions := e.Decisions()[from:to]
 	for i := range decisions {
 		switch decision := &decisions[i]; {
-		case !decision.Allowed:
-			p.add(e, Denied)
+		case e.Denied(from + i):
 			d.addDenial(e, from+i, p)
 			return
 		case decision.Degraded != headgate.ReasonNone:
@@ -94,10 +93,17 @@ func (d *Recorder) count(e *engine.Event, from, to int) {
 
 // addDenial records that the limit with index i in e.Rules denied the request.
 func (d *Recorder) addDenial(e *engine.Event, i int, p *policy) {
+	one := denial{d.name, e.Rules()[i], nil, "", e.Key(i), e.Decisions()[i].RetryAfter, false}
+	if check := e.Check(i); check != nil {
+		one.reported, one.ruleName, one.shadow = check.Reported, check.Rule, check.Shadow
+	}
+	outcome := Denied
+	if one.shadow {
+		outcome = Shadow
+	}
+	p.add(e, outcome)
 	if p.log != nil {
-		d.metrics.denials.add(&denial{
-			d.name, e.Rules()[i], e.RuleName(i), e.Key(i), e.Decisions()[i].RetryAfter, false,
-		}, p.log)
+		d.metrics.denials.add(&one, p.log)
 	}
 }
 
@@ -112,7 +118,7 @@ func (d *Recorder) countShadow(e *engine.Event, i int, w *engine.ShadowResult) {
 		p.add(e, Shadow)
 		if p.log != nil {
 			d.metrics.denials.add(&denial{
-				d.name, w.DeniedBy, e.ShadowRuleName(i), e.ShadowKey(i), w.Decision.RetryAfter, true,
+				d.name, w.DeniedBy, nil, e.ShadowRuleName(i), e.ShadowKey(i), w.Decision.RetryAfter, true,
 			}, p.log)
 		}
 	case w.Decision.Degraded != headgate.ReasonNone:

@@ -154,7 +154,7 @@ func (r *requestState) countDenied(ctx context.Context, d *descriptor) error {
 // count counts hits of a descriptor, or as many as remain of a limit.
 func (r *requestState) count(ctx context.Context, d *descriptor, limit *engine.InlineLimit, hits int64) error {
 	for hits > 0 {
-		r.checks = append(r.checks[:0], engine.Check{Inline: limit, Rule: d.ruleName, Key: d.key, Cost: hits})
+		r.checks = append(r.checks[:0], engine.Check{Inline: limit, Rule: d.ruleName, Key: d.key, Cost: hits, Composed: true})
 		if err := r.snapshot.Count(ctx, r.now, r.checks, &r.answer); err != nil || r.answer.Decisions[0].Allowed {
 			return err
 		}
@@ -210,7 +210,10 @@ func (r *requestState) ask(ctx context.Context, verb headgate.Verb) (worst verdi
 	r.checks = r.checks[:0]
 	for _, d := range r.asked {
 		for j := range d.limits {
-			r.checks = append(r.checks, engine.Check{Inline: d.limits[j].Inline, Rule: d.ruleName, Key: d.key, Cost: d.cost, Composed: true})
+			r.checks = append(r.checks, engine.Check{
+				Inline: d.limits[j].Inline, Rule: d.ruleName, Key: d.key, Cost: d.cost, Composed: true,
+				Reported: d.logged, Shadow: d.disposition == shadowed,
+			})
 		}
 	}
 	if err := r.decide(ctx, verb); err != nil {

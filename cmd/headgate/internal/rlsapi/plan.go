@@ -37,9 +37,9 @@ const (
 // [requestState.planDescriptors].
 type plan struct {
 	disposition disposition
-	quota       bool // in quota mode: denies only together with all descriptors in quota mode
-	overflow    bool // limits allow one hit more than the rule; see [canOverflow]
-	place       int  // index of the descriptor in the request
+	quota       bool            // in quota mode: denies only together with all descriptors in quota mode
+	logged      *headgate.Limit // the rule's limit, if limits allow one hit more; see [canOverflow]; otherwise nil
+	place       int             // index of the descriptor in the request
 	key         string
 	cost        int64
 	hits        uint64 // number of hits in statistics; differs from cost only above maxCost or maxCounted
@@ -83,7 +83,7 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	p.cost, p.hits = int64(min(hits, maxCost)), min(hits, maxCounted)
 	if m.rule == nil {
 		o := newOverride(d, r.handler.opts.Charge == Each)
-		p.limits, p.overflow, p.reported, p.counting, p.blocked = o.limits[:], o.overflow, o.reported[:], o.counting, o.blocked
+		p.limits, p.logged, p.reported, p.counting, p.blocked = o.limits[:], o.logged, o.reported[:], o.counting, o.blocked
 		p.peekBlocked()
 		p.ruleName = overrideName(req.GetDomain(), d)
 		return
@@ -91,10 +91,10 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	p.quota = (p.quota || m.rule.Quota) && p.disposition != unlimited
 	p.ruleName = m.rule.Path
 	of := &r.rules.prepared[m.rule.Index]
-	p.limits, p.overflow, p.reported = of.charged, of.overflow, of.reported
+	p.limits, p.logged, p.reported = of.charged, of.logged, of.reported
 	p.counting = of.counting
 	if p.disposition == refunded {
-		p.limits, p.overflow = of.refunded, false
+		p.limits, p.logged = of.refunded, nil
 		return
 	}
 	if p.counting != nil && isBlocked(p.limits) {
@@ -107,7 +107,7 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 // hits in the same window, which only the store knows.
 func (p *plan) peekBlocked() {
 	if p.blocked != nil && p.cost == 0 {
-		p.limits, p.overflow = p.blocked, true
+		p.limits, p.logged = p.blocked, &headgate.Limit{Period: p.blocked[0].Period}
 	}
 }
 
@@ -122,7 +122,7 @@ func (r *requestState) orderBlocked() {
 		}
 		for j := range r.descriptors {
 			if o := &r.descriptors[j].plan; o.key == p.key && len(o.limits) > 0 && !isBlocked(o.limits) {
-				p.limits, p.overflow = p.blocked, true
+				p.limits, p.logged = p.blocked, &headgate.Limit{Period: p.blocked[0].Period}
 				break
 			}
 		}

@@ -87,7 +87,7 @@ func (h *Handler) Dump() []string {
 // preparedRule holds what is the same for every request that a rule matches.
 type preparedRule struct {
 	charged  []envoyconfig.Limit // limits for charging hits
-	overflow bool                // whether charged allows one hit more than the rule; see [canOverflow]
+	logged   *headgate.Limit     // the rule's limit, if charged allows one hit more; see [canOverflow]; otherwise nil
 	refunded []envoyconfig.Limit // limits for refunding negative hits
 	counting *engine.InlineLimit // limit for counting denied hits; nil if they are not counted
 	reported []*pb.RateLimitResponse_RateLimit
@@ -116,7 +116,7 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 		p.counting = makeCounting(own)
 		own.Limit.Rate++
 		l.Inline = &own
-		p.charged, p.overflow = []envoyconfig.Limit{l}, true
+		p.charged, p.logged = []envoyconfig.Limit{l}, &rule.Limits[0].Inline.Limit
 	}
 	return p
 }
@@ -128,7 +128,8 @@ type override struct {
 	own      engine.InlineLimit
 	counting *engine.InlineLimit
 	blocked  []envoyconfig.Limit
-	overflow bool
+	limit    headgate.Limit
+	logged   *headgate.Limit
 	reported [1]*pb.RateLimitResponse_RateLimit
 	report   pb.RateLimitResponse_RateLimit
 }
@@ -157,9 +158,9 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 		one.Inline = &o.own
 		o.counting, o.blocked = makeCounting(o.own), []envoyconfig.Limit{one}
 	case canOverflow(o.limits[:]):
-		o.counting = makeCounting(o.own)
+		o.limit = o.own.Limit
+		o.counting, o.logged = makeCounting(o.own), &o.limit
 		o.own.Limit.Rate++
-		o.overflow = true
 	}
 	return o
 }

@@ -96,7 +96,7 @@ func (d *descriptor) applyOverflow(enforced bool) {
 // than the rule's limit. It is false for a decision of the local fallback, which uses a
 // share of the limit while the store is unavailable.
 func (d *descriptor) hasOverflow() bool {
-	return d.overflow && d.decisions[0].Limit == d.limits[0].Inline.Limit.Rate
+	return d.logged != nil && d.decisions[0].Limit == d.limits[0].Inline.Limit.Rate
 }
 
 // tightest returns the index of the limit that responses report: the denying limit with
