@@ -82,6 +82,9 @@ var serviceRules = map[string]packageRule{
 			service("respapi"), service("rlsapi"),
 		},
 	},
+	service("hangup"): {
+		why: "it handles SIGHUP before other packages are initialized, so it imports none",
+	},
 	service("localaccess"): {
 		why: "who counts as local: listeners, Host and Origin of requests",
 	},
@@ -114,8 +117,8 @@ var serviceRules = map[string]packageRule{
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
 			".", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
-			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("httpapi"),
-			service("localaccess"), service("logs"), service("metrics"), service("respapi"),
+			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
+			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
 		},
 		tests: []string{

@@ -26,3 +26,8 @@ const FullFile = "testdata/full.yaml"
 
 // Helps are all help texts by path.
 var Helps = helps
+
+// FailWatch makes [Live.Run] fail to watch the file.
+func FailWatch(l *Live, err error) {
+	l.watch = func(string) (*Watcher, error) { return nil, err }
+}

@@ -17,6 +17,7 @@ type Live struct {
 	apply   func(*Config) error
 	observe func(Reload)
 
+	watch    func(path string) (*Watcher, error)
 	started  *Config // configuration at the start of the process
 	readOnce bool    // whether the file is a pipe or a device, which cannot be read again
 
@@ -58,7 +59,7 @@ func Start(
 	sources Sources, first *Config, apply func(*Config) error, observe func(Reload),
 ) *Live {
 	l := &Live{
-		sources: sources, apply: apply, observe: observe, started: first,
+		sources: sources, apply: apply, observe: observe, watch: Watch, started: first,
 		status: Status{Path: sources.Path},
 	}
 	l.readOnce = sources.Path != "" && isStream(sources.Path)
@@ -176,29 +177,32 @@ func (l *Live) refuse(err error, always bool) (Reload, bool) {
 	return Reload{Status: l.status}, report
 }
 
-// Run reloads the file when it changes, and on every signal, until ctx ends. If there
+// Run reloads the file when it changes, and on every signal, until ctx ends. If the
+// watch fails, Run calls unwatched with the error and reloads on signals only. If there
 // is no file, or if the file is a pipe or a device, Run only waits until ctx ends.
-func (l *Live) Run(ctx context.Context, signals <-chan os.Signal) error {
+func (l *Live) Run(ctx context.Context, signals <-chan os.Signal, unwatched func(error)) {
 	if l.sources.Path == "" || l.readOnce {
 		<-ctx.Done()
-		return nil
+		return
 	}
-	w, err := Watch(l.sources.Path)
-	if err != nil {
-		return err
+	var changes <-chan struct{} // nil if the watch failed
+	if w, err := l.watch(l.sources.Path); err != nil {
+		unwatched(err)
+	} else {
+		defer w.Close()
+		changes = w.Changes()
 	}
-	defer w.Close()
 	settled := time.NewTimer(0) // the file may have changed since the start
 	defer settled.Stop()
 	for {
 		again := time.Duration(0)
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-signals:
 			l.Reload()
 			continue
-		case <-w.Changes():
+		case <-changes:
 			again = l.refresh(time.Now())
 		case <-settled.C:
 			again = l.refresh(time.Now())

@@ -4,6 +4,7 @@ package config_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -61,9 +62,7 @@ func TestPipeReadOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := l.Run(ctx, nil); err != nil {
-		t.Error(err)
-	}
+	within(t, "Run", func() { l.Run(ctx, nil, nil) })
 }
 
 // A pipe that replaces the file is refused without blocking.
@@ -109,4 +108,31 @@ func TestStatusDuringReload(t *testing.T) {
 	if s := l.Status(); s.Generation != 2 {
 		t.Errorf("after it: got %+v, want the second", s)
 	}
+}
+
+// SIGHUP reloads a file that cannot be watched.
+func TestSignalReloadsUnwatchedFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, path, "max_checks: 7\n")
+	l := live(t, path, accepts)
+	config.FailWatch(l, syscall.ENAMETOOLONG)
+	ctx, cancel := context.WithCancel(t.Context())
+	signals, unwatched, ended := make(chan os.Signal), make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx, signals, func(err error) { unwatched <- err })
+	}()
+	if err := <-unwatched; !errors.Is(err, syscall.ENAMETOOLONG) {
+		t.Errorf("the reported error is %v", err)
+	}
+	signals <- syscall.SIGHUP // received after the first reading of the file
+	replace(t, path, "max_checks: 8\n")
+	signals <- syscall.SIGHUP
+	signals <- syscall.SIGHUP // received after the reload of the previous signal
+	if got := l.Config().MaxChecks; got != 8 {
+		t.Errorf("max_checks is %d after SIGHUP, want 8", got)
+	}
+	cancel()
+	<-ended
 }

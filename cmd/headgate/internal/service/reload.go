@@ -21,10 +21,15 @@ func startConfig(sources config.Sources, first *config.Config, e *engine.Engine,
 	return live
 }
 
+// reloads reports whether SIGHUP reloads anything: the configuration file or a folder
+// of Envoy rules. Otherwise, SIGHUP ends the process.
+func (p *parts) reloads() bool {
+	return p.live.Status().Path != "" || p.config.Envoy.Config != "" && p.config.Envoy.XDS.Server == ""
+}
+
 // followConfig starts to reload the configuration in the background, when its file
-// changes and on SIGHUP. It does nothing if there is no file; SIGHUP then ends the
-// process, unless there is a folder of Envoy rules. The returned function stops
-// reloading and waits for its end.
+// changes and on SIGHUP. It does nothing if there is no file. The returned function
+// stops reloading and waits for its end.
 func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end func()) {
 	if live.Status().Path == "" {
 		return func() {}
@@ -32,9 +37,7 @@ func followConfig(ctx context.Context, live *config.Live, log *slog.Logger) (end
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ended := inBackground(ctx, func(ctx context.Context) {
-		if err := live.Run(ctx, hangups); err != nil {
-			log.Error("configuration watch failed", "error", err)
-		}
+		live.Run(ctx, hangups, func(err error) { log.Error("configuration watch failed", "error", err) })
 	})
 	return func() { signal.Stop(hangups); ended() }
 }

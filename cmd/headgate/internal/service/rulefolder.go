@@ -15,6 +15,7 @@ import (
 // ruleFolder loads the Envoy rules in a folder, at the start and when files change.
 type ruleFolder struct {
 	rules *envoyRules
+	watch func(path string) (*config.Watcher, error) // nil means config.Watch
 
 	mu   sync.Mutex
 	read []envoyconfig.File // files at the last load
@@ -50,18 +51,23 @@ func sameFile(a, b envoyconfig.File) bool {
 	return a.Name == b.Name && a.Skipped == b.Skipped && string(a.Content) == string(b.Content)
 }
 
-// follow loads the folder when its files change and on SIGHUP, until ctx ends.
+// follow loads the folder when its files change and on SIGHUP, until ctx ends. If the
+// folder cannot be watched, follow loads it on SIGHUP only.
 func (f *ruleFolder) follow(ctx context.Context) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
-	w, err := config.Watch(string(f.rules.config.Config))
-	if err != nil {
-		f.rules.log.Error("Envoy configuration watch failed", "error", err)
-		<-ctx.Done() // until ctx ends, SIGHUP must not end the process
-		return
+	watch := f.watch
+	if watch == nil {
+		watch = config.Watch
 	}
-	defer w.Close()
+	var changes <-chan struct{} // nil if the folder cannot be watched
+	if w, err := watch(string(f.rules.config.Config)); err != nil {
+		f.rules.log.Error("Envoy configuration watch failed", "error", err)
+	} else {
+		defer w.Close()
+		changes = w.Changes()
+	}
 	f.load(false) // files may have changed since the start
 	for {
 		select {
@@ -69,7 +75,7 @@ func (f *ruleFolder) follow(ctx context.Context) {
 			return
 		case <-hangups:
 			f.load(true)
-		case <-w.Changes():
+		case <-changes:
 			f.load(false)
 		}
 	}

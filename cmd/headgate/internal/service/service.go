@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/hangup"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
@@ -70,6 +71,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer addBallast()()
 	defer followConfig(ctx, s.parts.live, s.parts.log)()
 	defer inBackground(ctx, s.parts.envoy.follow)()
+	if !s.parts.reloads() {
+		hangup.Release()
+	}
 	if !s.parts.envoy.awaitRules(ctx) {
 		return nil
 	}

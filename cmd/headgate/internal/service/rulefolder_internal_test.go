@@ -1,0 +1,69 @@
+//go:build unix
+
+package service
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/memstore"
+)
+
+// lines sends each write of a log to a channel.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// SIGHUP reloads a folder of Envoy rules that cannot be watched.
+func TestSignalReloadsUnwatchedFolder(t *testing.T) {
+	dir := t.TempDir()
+	write := func(domain string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte("domain: "+domain+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first")
+	sources := config.Sources{Flags: map[string]string{"envoy.config": dir}}
+	c, err := sources.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(memstore.New(nil), c.Engine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := newEnvoy(e, c, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged, watched := make(lines, 100), make(chan struct{})
+	v.rules.log = slog.New(slog.NewTextHandler(logged, nil))
+	folder := &ruleFolder{rules: v.rules, watch: func(string) (*config.Watcher, error) {
+		close(watched)
+		return nil, syscall.ENAMETOOLONG
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); folder.follow(ctx) }()
+	<-watched // the signal is handled now
+	write("second")
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.Contains(<-logged, "Envoy configuration loaded") {
+	}
+	cancel()
+	<-ended
+}
