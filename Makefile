@@ -188,6 +188,11 @@ bench-memory: ## Bytes per key compared with other limiters, at 1 and 10 million
 flood: ## 100 million random keys against a store bounded to 1 million
 	cd bench && GOWORK=off go run ./cmd/flood -results results
 
+.PHONY: connections
+connections: ## Memory of headgate serve under attacks with connections; about 6 minutes
+	go build -o $(TOOLS)/headgate ./cmd/headgate
+	cd bench && GOWORK=off go run ./cmd/connections -headgate $(TOOLS)/headgate
+
 .PHONY: bench-stores
 bench-stores: ## Limiters over Redis and memcached; starts both servers
 	cd bench && GOWORK=off go run ./cmd/stores -results results

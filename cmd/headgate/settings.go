@@ -18,14 +18,14 @@ import (
 // the rare ones.
 var settingGroups = []struct{ heading, common, rare string }{
 	{"General", "enforcement", ""},
-	{"HTTP API", "http.addr trusted_proxies", "http.allowed_hosts http.max_connections"},
+	{"HTTP API", "http.addr trusted_proxies", "http.allowed_hosts http.max_connections http.max_memory_bytes"},
 	{
 		"Redis-compatible endpoint (RESP)", "resp.addr resp.user resp.password",
-		"resp.event_loops resp.max_clients resp.max_request_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
+		"resp.event_loops resp.max_clients resp.max_request_bytes resp.max_memory_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
 	},
 	{
 		"Envoy rate limit service (gRPC)", "grpc.addr envoy.config envoy.xds.server envoy.shadow envoy.headers",
-		"grpc.max_connections grpc.max_streams grpc.max_message_bytes grpc.max_connection_age " +
+		"grpc.max_connections grpc.max_streams grpc.max_message_bytes grpc.max_memory_bytes grpc.max_connection_age " +
 			"grpc.max_connection_age_grace envoy.merge_domains envoy.dot_files envoy.all_files envoy.start_anyway " +
 			"envoy.need_domains envoy.charge envoy.local_denials envoy.quota envoy.metadata envoy.header_limit envoy.header_remaining " +
 			"envoy.header_reset envoy.near_limit envoy.json_503 envoy.response_ms",

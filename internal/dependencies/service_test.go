@@ -22,7 +22,7 @@ var serviceRules = map[string]packageRule{
 		code: []string{"httpfields", service("engine"), service("memo")},
 	},
 	service("bounded"): {
-		why: "listeners with a maximum number of connections",
+		why: "limits on the connections of a listener and their memory, for every interface",
 	},
 	service("config"): {
 		why: "the configuration file, environment and flags",
@@ -66,7 +66,7 @@ var serviceRules = map[string]packageRule{
 	service("httpapi"): {
 		why: "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
 		code: []string{
-			".", "algo", "internal/problem", service("answerfields"), service("engine"),
+			".", "algo", "internal/problem", service("answerfields"), service("bounded"), service("engine"),
 			service("localaccess"), service("logs"), service("suggest"),
 		},
 		tests: []string{
@@ -101,7 +101,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
-		code:  []string{".", service("engine")},
+		code:  []string{".", service("bounded"), service("engine")},
 		tests: []string{"algo", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("rlsapi"): {

@@ -59,6 +59,7 @@ type HTTP struct {
 	AllowedHosts   []HostName `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
 	TLS            TLS        `yaml:",inline" peer:"client"`
 	MaxConnections int        `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
+	MaxMemoryBytes int        `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
 }
 
 // HostNames returns the names in AllowedHosts.
@@ -78,6 +79,7 @@ type RESP struct {
 	EventLoops      bool          `yaml:"event_loops" default:"true" restart:"yes"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes"`
 	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes"`
+	MaxMemoryBytes  int           `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
 	TLS             TLS           `yaml:",inline" peer:"client"`
 	RequestTimeout  time.Duration `yaml:"request_timeout" default:"10s" range:"1ms 24h" restart:"yes"`
 	WriteTimeout    time.Duration `yaml:"write_timeout" default:"10s" range:"1ms 24h" restart:"yes"`
@@ -91,6 +93,7 @@ type GRPC struct {
 	MaxConnections        int           `yaml:"max_connections" default:"4096" range:"1 1000000" restart:"yes"`
 	MaxStreams            int           `yaml:"max_streams" default:"1024" range:"1 1000000" restart:"yes"`
 	MaxMessageBytes       int           `yaml:"max_message_bytes" default:"4194304" range:"1 67108864" restart:"yes"`
+	MaxMemoryBytes        int           `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
 	MaxConnectionAge      time.Duration `yaml:"max_connection_age" default:"24h" range:"1ms 8760h" restart:"yes"`
 	MaxConnectionAgeGrace time.Duration `yaml:"max_connection_age_grace" default:"1h" range:"1ms 8760h" restart:"yes"`
 }

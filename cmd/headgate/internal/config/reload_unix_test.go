@@ -110,7 +110,7 @@ func TestStatusDuringReload(t *testing.T) {
 	}
 }
 
-// SIGHUP reloads a file that cannot be watched.
+// SIGHUP reloads a file without a watch.
 func TestSignalReloadsUnwatchedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f.yaml")

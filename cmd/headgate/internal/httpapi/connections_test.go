@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +71,41 @@ func stopAmidRequests(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("Serve: got %v want nil", err)
+	}
+}
+
+// The memory of unfinished requests is bounded for all connections together, and a
+// client with complete requests is served at any time.
+func TestMemoryOfUnfinishedRequests(t *testing.T) {
+	t.Parallel()
+	const most = 4 << 20
+	fields := "POST /v1/check HTTP/1.1\r\nHost: h\r\n"
+	for n := range 2000 {
+		fields += strconv.FormatInt(int64(n), 36) + ":\r\n"
+	}
+	for name, part := range map[string]string{
+		"header": fields,
+		"body":   "POST /v1/check HTTP/1.1\r\nHost: h\r\nContent-Length: 64000\r\n\r\n{" + strings.Repeat(" ", 60_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, nil, &httpapi.ServerOptions{MaxMemoryBytes: most, HeaderTimeout: time.Hour, ReadTimeout: time.Hour})
+			good := s.dial()
+			for range 100 {
+				_, _ = io.WriteString(s.dial(), part) // fails if the server closes the connection
+				mustWrite(t, good, "GET /livez HTTP/1.1\r\nHost: h\r\n\r\n")
+				resp := response(t, good)
+				if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+					t.Fatalf("a complete request: status %d, %v", resp.StatusCode, err)
+				}
+				if n, _ := httpapi.Memory(s.server); n > most+1<<20 { // with the change that is being made
+					t.Fatalf("the connections hold %d bytes, want at most %d", n, most)
+				}
+			}
+			if _, closed := httpapi.Memory(s.server); closed == 0 {
+				t.Error("no connection was closed")
+			}
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
@@ -26,9 +27,14 @@ type ServerOptions struct {
 	// 0 means 16 KiB.
 	MaxHeaderBytes int
 	// MaxConnections is the maximum number of concurrent connections; 0 means 10,000.
-	// For a further connection, an idle one is closed. If none is idle, the further
-	// connection is closed.
+	// For a further connection, one that is idle or whose request is incomplete for more
+	// than a second is closed. If there is none, the further connection is closed.
 	MaxConnections int
+	// MaxMemoryBytes is the maximum memory of all connections and their requests, in
+	// bytes, as estimated from their number and their headers and bodies; 0 means
+	// [bounded.DefaultBytes]. If it is exceeded, an idle connection, or one whose request
+	// is incomplete, is closed. If there is none, a request gets status 503.
+	MaxMemoryBytes int64
 	Log            *slog.Logger // logger for connection errors; nil means no log
 }
 
@@ -38,7 +44,7 @@ type Server struct {
 	handler  *Handler
 	http     http.Server
 	listener atomic.Pointer[backlogListener]
-	conns    connStates
+	limits   bounded.HTTP
 }
 
 // NewServer returns a server for h. opts may be nil.
@@ -53,15 +59,23 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		MaxHeaderBytes:    cmp.Or(opts.MaxHeaderBytes, 16<<10),
 		ErrorLog:          logs.ForHTTP(opts.Log),
 	}}
-	s.conns.max = int64(cmp.Or(opts.MaxConnections, 10_000))
-	s.http.ConnState = s.conns.change
+	s.limits = bounded.HTTP{
+		Connections: bounded.New(bounded.Limits{Connections: cmp.Or(opts.MaxConnections, 10_000), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes)}),
+		Full:        http.HandlerFunc(outOfMemory), Log: opts.Log,
+	}
+	s.limits.Apply(&s.http)
 	return s
+}
+
+// outOfMemory responds to a request for which there is no memory.
+func outOfMemory(w http.ResponseWriter, _ *http.Request) {
+	writeProblem(w, http.StatusServiceUnavailable, "the connections of this listener use all of the memory in http.max_memory_bytes", "")
 }
 
 // Serve serves connections from ln until [Server.Shutdown] is called. It then returns
 // nil without waiting for the connections. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	backlog := &backlogListener{Listener: ln, conns: &s.conns}
+	backlog := &backlogListener{Listener: s.limits.Listener(ln)}
 	s.listener.Store(backlog)
 	err := s.http.Serve(backlog)
 	if errors.Is(err, http.ErrServerClosed) || backlog.stopping.Load() && errors.Is(err, net.ErrClosed) {
@@ -93,7 +107,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	pause(ctx, settleTime)
 	for range 100 {
-		if s.conns.busy() == 0 || ctx.Err() != nil {
+		if s.limits.Connections.Busy() == 0 || ctx.Err() != nil {
 			break
 		}
 		pause(ctx, settleTime/50)

@@ -2,6 +2,7 @@ package respapi
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -79,5 +80,30 @@ func TestDisconnectAtAnyByte(t *testing.T) {
 		conn := s.dial()
 		s.write(conn, request("CL.THROTTLE", "k", "999", "1", "1", "0"))
 		s.expect(conn, numbersReply(0, 1000, 1000-spent, -1, spent))
+	})
+}
+
+// The memory of all clients together is bounded: clients that send only a part of a
+// request are disconnected, and another client is served.
+func TestMemoryOfUnfinishedRequests(t *testing.T) {
+	t.Parallel()
+	forEachTransport(t, func(t *testing.T, d transport) {
+		const most = 1 << 20
+		s := serve(t, d, nil, Options{MaxMemoryBytes: most}, nil)
+		good, half := s.dial(), "*2\r\n$4\r\nECHO\r\n$16000\r\n"+strings.Repeat("x", 15_000)
+		for range 150 {
+			if conn, err := d.dial(s.ln); err == nil {
+				defer conn.Close()
+				_, _ = io.WriteString(conn, half)
+			}
+			s.write(good, request("PING"))
+			s.expect(good, "+PONG\r\n")
+			if n := s.handler.clients.open.Bytes(); n > most+64<<10 { // with the change that is being made
+				t.Fatalf("the connections hold %d bytes, want at most %d", n, most)
+			}
+		}
+		if s.handler.clients.open.Closed() == 0 {
+			t.Error("no connection was closed")
+		}
 	})
 }

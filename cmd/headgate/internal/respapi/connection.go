@@ -213,6 +213,6 @@ func (w *worker) info() {
 		"uptime_in_seconds:%d\r\n\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n\r\n# Persistence\r\nloading:0\r\n\r\n"+
 		"# Stats\r\ntotal_connections_received:%d\r\nrejected_connections:%d\r\n\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n"+
 		"# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\n",
-		compatibleVersion, h.version, int64(time.Since(h.since)/time.Second), h.clients.current.Load(), h.clients.max,
+		compatibleVersion, h.version, int64(time.Since(h.since)/time.Second), h.clients.open.Open(), h.clients.open.MaxOpen(),
 		h.clients.accepted.Load(), h.clients.refused.Load()))
 }

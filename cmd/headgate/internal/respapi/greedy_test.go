@@ -45,10 +45,10 @@ func TestSlowReaders(t *testing.T) {
 // awaitClients waits until the server counts n clients.
 func (s *served) awaitClients(want int64) {
 	s.t.Helper()
-	for deadline := time.Now().Add(deadline); s.handler.clients.current.Load() > want && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(deadline); s.handler.clients.open.Open() > want && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
-	if n := s.handler.clients.current.Load(); n != want {
+	if n := s.handler.clients.open.Open(); n != want {
 		s.t.Errorf("%d clients are left, want %d", n, want)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 )
 
 // loopConn is a connection that an event loop serves. Between two events, its only
@@ -13,6 +15,8 @@ import (
 type loopConn struct {
 	fd         int
 	s          *session
+	handle     *bounded.Conn
+	held       int64     // memory of the buffers that the handle includes
 	in         []byte    // input that contains incomplete requests or requests that are not yet served
 	out        []byte    // replies that are not yet sent
 	interest   uint32    // polled events; with EPOLLOUT, replies or requests are pending and nothing is read
@@ -188,13 +192,31 @@ func (l *loop) discard(c *loopConn) {
 
 // drop closes a connection immediately.
 func (l *loop) drop(c *loopConn) {
-	if l.conns[c.fd] != c {
+	if c.fd >= len(l.conns) || l.conns[c.fd] != c {
 		return
 	}
 	l.conns[c.fd] = nil
 	l.count--
 	_ = unix.Close(c.fd)
-	l.server.connectionClosed()
+	c.handle.End()
+}
+
+// report reports the state of a connection and the memory of its buffers.
+func (l *loop) report(c *loopConn) {
+	if l.conns[c.fd] != c {
+		return
+	}
+	if c.interest == unix.EPOLLOUT || c.lingering || len(c.in) > 0 {
+		c.handle.Waiting(c.stateSince)
+	} else {
+		c.handle.Idle(l.now)
+	}
+	held := int64(cap(c.in)+cap(c.out)) + c.s.memory()
+	if n := held - c.held; n != 0 {
+		if c.held = held; !c.handle.Grow(n) {
+			l.drop(c)
+		}
+	}
 }
 
 // maxDrainReads is the maximum number of reads from one connection during shutdown.

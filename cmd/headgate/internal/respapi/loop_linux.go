@@ -41,6 +41,7 @@ type loop struct {
 
 	mu             sync.Mutex
 	newConns       []*loopConn
+	evicted        []*loopConn // connections to close in favor of others
 	requestedState loopState
 	closed         bool
 }
@@ -81,28 +82,38 @@ func (l *loop) control(op, fd int, events uint32) error {
 	return unix.EpollCtl(l.epoll, op, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// add passes a connection to the loop. It returns false if event loops can't serve this
-// kind of connection. It can be called from any goroutine.
+// add passes a plain connection to the loop. It returns false if there is no room for
+// the connection, or no file descriptor. It can be called from any goroutine.
 func (l *loop) add(conn net.Conn) bool {
-	if !isPlain(conn) {
-		return false
-	}
 	fd, err := duplicate(conn.(syscall.Conn))
 	if err != nil {
 		return false
 	}
-	c := &loopConn{fd: fd, s: l.server.handler.newSessionFor(conn), stateSince: time.Now()}
+	c := &loopConn{fd: fd, stateSince: time.Now()}
+	if c.handle = l.server.handler.clients.open.Add(loopConnBytes, func() { l.evict(c) }); c.handle == nil {
+		_ = unix.Close(fd)
+		return false
+	}
+	c.s = l.server.handler.newSessionFor(conn)
 	_ = conn.Close() // the duplicate descriptor stays open
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		_ = unix.Close(fd)
-		l.server.connectionClosed()
+		c.handle.End()
 		return true
 	}
 	l.newConns = append(l.newConns, c)
 	l.wakeUp()
 	return true
+}
+
+// evict makes the loop close a connection. It can be called from any goroutine.
+func (l *loop) evict(c *loopConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.evicted = append(l.evicted, c)
+	l.wakeUp()
 }
 
 // duplicate returns a file descriptor of conn that is not registered with the poller of
@@ -154,6 +165,7 @@ func (l *loop) run() {
 			}
 			if c := l.conns[e.Fd]; c != nil {
 				l.handleEvents(c, e.Events)
+				l.report(c)
 			}
 		}
 		if woken {
@@ -192,12 +204,15 @@ func (l *loop) receiveUpdates() {
 	var count [8]byte
 	_, _ = unix.Read(l.wake, count[:]) // resets the counter
 	l.mu.Lock()
-	arrived := l.newConns
-	l.newConns = nil
+	arrived, evicted := l.newConns, l.evicted
+	l.newConns, l.evicted = nil, nil
 	l.state = l.requestedState
 	l.mu.Unlock()
 	for _, c := range arrived {
 		l.register(c)
+	}
+	for _, c := range evicted {
+		l.drop(c)
 	}
 	switch l.state {
 	case loopDraining:
@@ -213,6 +228,10 @@ func (l *loop) register(c *loopConn) {
 	}
 	l.conns[c.fd] = c
 	l.count++
+	if c.handle.Ended() { // evicted before it was registered
+		l.drop(c)
+		return
+	}
 	c.interest = unix.EPOLLIN | unix.EPOLLRDHUP
 	if err := l.control(unix.EPOLL_CTL_ADD, c.fd, c.interest); err != nil {
 		l.server.handler.log.Warn("connection closed; event loop registration failed", "error", err)

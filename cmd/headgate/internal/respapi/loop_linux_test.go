@@ -31,7 +31,7 @@ func newTestLoop(t *testing.T) (l *loop, c *loopConn, client net.Conn) {
 		t.Fatal(err)
 	}
 	_ = file.Close()
-	c = &loopConn{fd: pair[0], s: s.handler.newSession("", ""), stateSince: l.now}
+	c = &loopConn{fd: pair[0], s: s.handler.newSession("", ""), handle: s.handler.clients.open.Add(0, nil), stateSince: l.now}
 	l.register(c)
 	t.Cleanup(func() {
 		_ = client.Close()

@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
@@ -44,9 +45,16 @@ type Options struct {
 	User string
 	// Networked is whether a decision needs a round trip to a store on a network.
 	Networked bool
-	// MaxClients is the maximum number of concurrent connections; further connections get
-	// an error and are closed. 0 means [DefaultMaxClients].
+	// MaxClients is the maximum number of concurrent connections; 0 means
+	// [DefaultMaxClients]. For a further connection, one that is idle, or waits for its
+	// client for more than a second, is closed. If there is none, the further connection
+	// gets an error and is closed.
 	MaxClients int
+	// MaxMemoryBytes is the maximum memory of all connections, in bytes, as estimated
+	// from their number and their buffers; 0 means [bounded.DefaultBytes]. If it is
+	// exceeded, an idle connection, or one with an incomplete request or unread replies,
+	// is closed.
+	MaxMemoryBytes int64
 	// MaxRequestBytes is the maximum size of a request, and also of a transaction, in
 	// bytes; 0 means [DefaultMaxRequestBytes]. A connection buffers at most one
 	// request, one transaction, 16 KiB of input, 16 KiB of replies, and one further
@@ -73,10 +81,9 @@ type Handler struct {
 	clients               counters
 }
 
-// counters are the numbers of connections.
+// counters are the open connections, and numbers since the start.
 type counters struct {
-	max      int64
-	current  atomic.Int64
+	open     *bounded.Connections
 	accepted atomic.Int64 // also the ID of the most recent connection
 	refused  atomic.Int64
 }
@@ -93,7 +100,9 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		log:         opts.Log,
 		since:       time.Now(),
 	}
-	h.clients.max = int64(cmp.Or(opts.MaxClients, DefaultMaxClients))
+	h.clients.open = bounded.New(bounded.Limits{
+		Connections: cmp.Or(opts.MaxClients, DefaultMaxClients), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes),
+	})
 	size := cmp.Or(opts.MaxRequestBytes, DefaultMaxRequestBytes)
 	h.bounds = bounds{request: size, args: maxArgs, bulk: size}
 	h.unauthenticatedBounds = bounds{request: min(size, unauthenticatedBytes), args: unauthenticatedArgs, bulk: size}

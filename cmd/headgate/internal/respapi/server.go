@@ -6,10 +6,10 @@ import (
 	"errors"
 	"net"
 	"os"
-	"slices"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 )
 
 // ServerOptions limit the time and the resources that a client can use. A field with
@@ -68,6 +68,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 // nil without waiting for the connections. It closes ln. It may be called for several
 // listeners, which may be TLS listeners of package crypto/tls.
 func (s *Server) Serve(ln net.Listener) error {
+	ln = bounded.Retry(ln, s.handler.log)
 	defer ln.Close()
 	if err := s.addListener(ln); err != nil {
 		if s.isStopping() { // Shutdown was called before Serve
@@ -75,35 +76,16 @@ func (s *Server) Serve(ln net.Listener) error {
 		}
 		return err
 	}
-	for pause := time.Duration(0); ; {
+	for {
 		conn, err := ln.Accept()
 		switch {
 		case err == nil:
-			pause = 0
 			s.accept(conn)
 		case s.isStopping():
 			return nil
-		case !isTemporary(err):
-			return err
 		default:
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.handler.log.Warn("accept failed; retrying", "error", err, "pause", pause)
-			s.sleep(pause)
+			return err
 		}
-	}
-}
-
-// isTemporary reports whether Accept may succeed if it is called again: because no file
-// descriptor or memory was available, or the client had disconnected.
-func isTemporary(err error) bool {
-	causes := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.ECONNRESET}
-	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
-}
-
-func (s *Server) sleep(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-s.stopped:
 	}
 }
 
@@ -132,30 +114,49 @@ func (s *Server) isStopping() bool {
 	}
 }
 
+// The memory of connections without requests, in bytes. The estimates are measured with
+// bench/cmd/connections.
+const (
+	loopConnBytes  = 2 << 10  // a connection of an event loop
+	streamBytes    = 20 << 10 // a connection with a goroutine
+	tlsStreamBytes = 48 << 10 // the same with TLS
+)
+
 const errTooManyClients = "-ERR max number of clients reached\r\n"
 
-// accept serves a connection, or rejects it if the maximum number of connections is
-// open.
+// accept serves a connection, or rejects it if there is no room for it.
 func (s *Server) accept(conn net.Conn) {
-	c := &s.handler.clients
-	if c.current.Add(1) > c.max {
-		s.connectionClosed()
-		c.refused.Add(1)
-		rejectConn(conn)
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
-		s.connectionClosed()
 		_ = conn.Close()
 		return
 	}
-	if s.addToLoop(conn) {
+	if l := s.nextLoop(); l != nil && isPlain(conn) {
+		if l.add(conn) {
+			return
+		}
+	} else if s.addStream(conn) {
 		return
 	}
+	s.handler.clients.refused.Add(1)
+	rejectConn(conn)
+}
+
+// addStream serves a connection with a goroutine. It returns false if there is no room
+// for it.
+func (s *Server) addStream(conn net.Conn) bool {
+	base, raw := int64(streamBytes), conn
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		base, raw = tlsStreamBytes, secure.NetConn() // closing the TLS connection can block
+	}
+	handle := s.handler.clients.open.Add(base, func() { _ = raw.Close() })
+	if handle == nil {
+		return false
+	}
 	s.streams[conn] = true
-	s.running.Go(func() { s.serveStream(conn) })
+	s.running.Go(func() { s.serveStream(conn, handle) })
+	return true
 }
 
 // rejectConn sends an error on conn and closes it. It sends no error over TLS, because
@@ -175,15 +176,13 @@ func isPlain(conn net.Conn) bool {
 	return false
 }
 
-// connectionClosed updates the number of open connections after one was closed.
-func (s *Server) connectionClosed() { s.handler.clients.current.Add(-1) }
-
-func (s *Server) addToLoop(conn net.Conn) bool {
+// nextLoop returns the loop for the next connection, or nil if there are no loops.
+func (s *Server) nextLoop() *loop {
 	if len(s.loops) == 0 {
-		return false
+		return nil
 	}
 	s.next = (s.next + 1) % len(s.loops)
-	return s.loops[s.next].add(conn)
+	return s.loops[s.next]
 }
 
 func (h *Handler) newSessionFor(conn net.Conn) *session {

@@ -1,6 +1,9 @@
 package respapi
 
-import "time"
+import (
+	"time"
+	"unsafe"
+)
 
 // session is the protocol state of one connection. Only the goroutine that serves the
 // connection uses it.
@@ -36,4 +39,14 @@ func (h *Handler) boundsFor(s *session) bounds {
 		return h.bounds
 	}
 	return h.unauthenticatedBounds
+}
+
+// memory returns the memory of an incomplete request or transaction, in bytes, without
+// the input buffer.
+func (s *session) memory() int64 {
+	n := int64(cap(s.reader.args)) * int64(unsafe.Sizeof(argRange{}))
+	if s.multi != nil {
+		n += int64(cap(s.multi.requests))
+	}
+	return n
 }

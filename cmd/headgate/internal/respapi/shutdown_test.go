@@ -134,7 +134,7 @@ func TestShutdownReadsWholePipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(New(mustEngine(t, newFrozen(t), nil), &Options{Networked: true}), nil)
-	c := &stream{server: s, conn: conn, s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
+	c := &stream{server: s, conn: conn, handle: s.handler.clients.open.Add(0, nil), s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
 	c.resetBuffers()
 	if !c.readAndServe() {
 		t.Fatal("the connection ended")

@@ -5,11 +5,15 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
 )
 
 const (
 	readSize          = 16 << 10 // maximum number of bytes in one read
 	initialBufferSize = 4 << 10  // size of a new connection's buffer, in bytes
+
+	jobBytes = 1 << 10 // estimated memory of a job that is kept for reuse
 
 	lingerTimeout      = time.Second            // for the client to read the last reply and close the connection
 	memoryReleaseDelay = time.Second / 2        // from the last request until buffers are released
@@ -20,6 +24,8 @@ const (
 type stream struct {
 	server        *Server
 	conn          net.Conn
+	handle        *bounded.Conn
+	held          int64 // memory of the buffers that the handle includes
 	w             *worker
 	s             *session
 	buf           []byte // always used with its full capacity as length
@@ -27,15 +33,16 @@ type stream struct {
 	bufferFull    bool   // whether the last read filled buf completely
 	lastRequest   time.Time
 	drainDeadline time.Time // time at which reading stops; set during shutdown
+	served        bool      // whether the client has sent anything
 	writeFailed   bool      // whether a write failed, so that no more replies can be sent
 }
 
 // serveStream serves a connection until the client or the server ends it, and closes
 // it.
-func (s *Server) serveStream(conn net.Conn) {
-	c := &stream{server: s, conn: conn, s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
+func (s *Server) serveStream(conn net.Conn, handle *bounded.Conn) {
+	c := &stream{server: s, conn: conn, handle: handle, s: s.handler.newSessionFor(conn), lastRequest: time.Now()}
 	c.resetBuffers()
-	defer s.connectionClosed()
+	defer handle.End()
 	defer func() {
 		s.mu.Lock()
 		delete(s.streams, conn)
@@ -72,10 +79,15 @@ func (c *stream) readAndServe() bool {
 		return false
 	}
 	before := c.buffered
+	if !c.report() {
+		return false
+	}
 	n, err := c.conn.Read(c.buf[before:])
+	c.handle.Busy()
 	c.buffered += n
 	c.bufferFull = c.buffered == len(c.buf)
 	if n > 0 {
+		c.served = true
 		c.serveBuffered()
 		if before == 0 || c.buffered < before+n {
 			c.lastRequest = time.Now()
@@ -85,6 +97,21 @@ func (c *stream) readAndServe() bool {
 		return false
 	}
 	return err == nil || isTimeout(err) && (c.server.isStopping() || c.releaseMemory())
+}
+
+// report reports, before a read, the state of the connection and the memory of its
+// buffers. It returns false if the connection is to be closed.
+func (c *stream) report() bool {
+	switch {
+	case c.buffered > 0:
+		c.handle.Waiting(c.lastRequest)
+	case c.served:
+		c.handle.Idle(c.lastRequest)
+	}
+	held := int64(cap(c.buf)+cap(c.w.out)-initialBufferSize) + int64(len(c.w.idle))*jobBytes + c.s.memory()
+	n := held - c.held
+	c.held = held
+	return n == 0 || c.handle.Grow(n)
 }
 
 // holdsMemory reports whether the connection uses much more memory than a new
@@ -160,8 +187,11 @@ func (c *stream) keepUnread(from int) {
 
 // send writes the replies to the connection, and sets writeFailed if this fails.
 func (c *stream) send() {
-	_ = c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.WriteTimeout))
+	now := time.Now()
+	c.handle.Waiting(now) // for the client to read
+	_ = c.conn.SetWriteDeadline(now.Add(c.server.opts.WriteTimeout))
 	_, err := c.conn.Write(c.w.out)
+	c.handle.Busy()
 	if c.w.out = c.w.out[:0]; cap(c.w.out) > 2*maxReplyBatch {
 		c.w.out = nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log/slog"
 	"net"
 	"time"
 
@@ -39,24 +40,34 @@ const DefaultMaxHeaderBytes = 128 << 10
 type ServerOptions struct {
 	TLS             *tls.Config // may require client certificates; nil means plain text
 	MaxMessageBytes int         // maximum size of a request; 0 means DefaultMaxMessageBytes
-	// Maximum simultaneous connections of a listener, others are closed immediately; 0
-	// means 4,096.
-	MaxConnections   int
+	// Maximum simultaneous connections; 0 means 4,096. For a further connection, one that
+	// is idle or waits for its client is closed.
+	MaxConnections int
+	// Maximum memory of all connections and their requests, in bytes, as estimated from
+	// the requests and the received bytes of their messages; 0 means
+	// [bounded.DefaultBytes]. If it is exceeded, a connection with an incomplete request,
+	// or an idle one, is closed.
+	MaxMemoryBytes   int64
 	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
+	ReadTimeout      time.Duration // maximum time from the first to the last byte of a request or frame; 0 means 10 s
+	WriteTimeout     time.Duration // maximum time for a client to read a response; 0 means 10 s
 	MaxHeaderBytes   int           // maximum size of a request's header; 0 means DefaultMaxHeaderBytes
 	MaxConnectionAge time.Duration // age at which a client must connect again; 0 means 24 h
 	AgeGrace         time.Duration // grace period for requests in flight at that age; 0 means 1 h
 	HandshakeTimeout time.Duration // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
+	Log              *slog.Logger  // logger for connection errors; nil means no log
 }
 
 // Server serves a [Handler] over gRPC, with health checks and reflection. It is created
 // with [NewServer] and may be used concurrently.
 type Server struct {
-	handler        *Handler
-	grpc           *grpc.Server
-	health         *health.Server
-	stopWatches    context.CancelFunc // ends all streams of health checks
-	maxConnections int                // limit for each listener
+	handler     *Handler
+	grpc        *grpc.Server
+	health      *health.Server
+	stopWatches context.CancelFunc // ends all streams of health checks
+	connections *bounded.Connections
+	connBytes   int64 // memory of a connection without requests
+	log         *slog.Logger
 }
 
 // NewServer creates a server for h. It may be called only once for a handler. opts may
@@ -64,7 +75,14 @@ type Server struct {
 func NewServer(h *Handler, opts *ServerOptions) *Server {
 	opts = cmp.Or(opts, &ServerOptions{})
 	stopping, stop := context.WithCancel(context.Background())
-	s := &Server{h, grpc.NewServer(newServerOptions(opts)...), health.NewServer(), stop, cmp.Or(opts.MaxConnections, 4096)}
+	s := &Server{
+		handler: h, grpc: grpc.NewServer(newServerOptions(opts)...), health: health.NewServer(), stopWatches: stop,
+		connections: bounded.New(bounded.Limits{Connections: cmp.Or(opts.MaxConnections, 4096), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes)}),
+		connBytes:   connBytes, log: opts.Log,
+	}
+	if opts.TLS != nil {
+		s.connBytes = tlsConnBytes
+	}
 	pb.RegisterRateLimitServiceServer(s.grpc, h)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
@@ -86,6 +104,7 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.SharedWriteBuffer(true), // an idle connection has no write buffer
 		// With a dynamic window, gRPC measures the bandwidth by a ping after each read.
 		grpc.StaticStreamWindowSize(64 << 10),
 		grpc.StaticConnWindowSize(1 << 20),
@@ -97,17 +116,19 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 			Timeout:               20 * time.Second,
 		}),
 	}
+	var creds credentials.TransportCredentials
 	if opts.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(opts.TLS)))
+		creds = credentials.NewTLS(opts.TLS)
 	}
-	return options
+	limits := &timeouts{cmp.Or(opts.ReadTimeout, 10*time.Second), cmp.Or(opts.WriteTimeout, 10*time.Second)}
+	return append(options, grpc.Creds(watch(creds, limits)))
 }
 
 // Serve serves connections from ln until [Server.Shutdown] is called, and then returns
-// nil. It closes ln. It may be called for several listeners; the maximum number of
-// connections applies to each listener separately.
+// nil. It closes ln. It may be called for several listeners, which share the limits on
+// connections and memory.
 func (s *Server) Serve(ln net.Listener) error {
-	err := s.grpc.Serve(bounded.Listener(ln, s.maxConnections))
+	err := s.grpc.Serve(bounded.Listener(bounded.Retry(ln, s.log), s.connections, s.connBytes))
 	if errors.Is(err, grpc.ErrServerStopped) { // Shutdown was called before Serve
 		return nil
 	}

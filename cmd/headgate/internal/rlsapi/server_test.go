@@ -181,39 +181,6 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded: connections above the maximum are closed; closed
-// connections make room for new ones.
-func TestConnectionsAreBounded(t *testing.T) {
-	t.Parallel()
-	addr, _ := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxConnections: 2, HandshakeTimeout: time.Minute})
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	greeted := func(conn net.Conn) bool { // the server sends its settings first
-		_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
-		_, err := conn.Read(make([]byte, 9))
-		return err == nil
-	}
-	first, second := dial(), dial()
-	if !greeted(first) || !greeted(second) {
-		t.Fatal("two connections are not taken")
-	}
-	if greeted(dial()) {
-		t.Error("a third connection is taken")
-	}
-	first.Close()
-	for begin := time.Now(); !greeted(dial()); {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("a connection that went makes no room")
-		}
-	}
-}
-
 // TestShutdownUnderLoad: requests in flight get their responses, even during a shutdown
 // and a reload.
 func TestShutdownUnderLoad(t *testing.T) {

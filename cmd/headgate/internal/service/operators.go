@@ -24,7 +24,7 @@ func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
 		ln, err := Listen(ctx, "operators", string(c.Admin.Addr), "admin-addr")
 		switch {
 		case err == nil:
-			all = append(all, listener{"admin", ln, admin.NewServer(newAdminHandler(p), p.log)})
+			all = append(all, listener{"admin", ln, admin.NewServer(newAdminHandler(p), p.log.With("listener", "admin"))})
 		case c.Origins["admin.addr"] == "default" && errors.Is(err, syscall.EADDRINUSE):
 			p.log.Warn("admin listener not started", "error", err)
 		default:
@@ -36,7 +36,7 @@ func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
 		if err != nil {
 			return all, err
 		}
-		all = append(all, listener{"metrics", ln, admin.NewServer(p.observers.Handler(), p.log)})
+		all = append(all, listener{"metrics", ln, admin.NewServer(p.observers.Handler(), p.log.With("listener", "metrics"))})
 	}
 	return all, nil
 }

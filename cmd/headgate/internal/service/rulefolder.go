@@ -52,7 +52,7 @@ func sameFile(a, b envoyconfig.File) bool {
 }
 
 // follow loads the folder when its files change and on SIGHUP, until ctx ends. If the
-// folder cannot be watched, follow loads it on SIGHUP only.
+// watch fails, follow loads the folder on SIGHUP only.
 func (f *ruleFolder) follow(ctx context.Context) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -61,7 +61,7 @@ func (f *ruleFolder) follow(ctx context.Context) {
 	if watch == nil {
 		watch = config.Watch
 	}
-	var changes <-chan struct{} // nil if the folder cannot be watched
+	var changes <-chan struct{} // nil if the watch failed
 	if w, err := watch(string(f.rules.config.Config)); err != nil {
 		f.rules.log.Error("Envoy configuration watch failed", "error", err)
 	} else {

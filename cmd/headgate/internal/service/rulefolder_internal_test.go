@@ -25,7 +25,7 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// SIGHUP reloads a folder of Envoy rules that cannot be watched.
+// SIGHUP reloads a folder of Envoy rules without a watch.
 func TestSignalReloadsUnwatchedFolder(t *testing.T) {
 	dir := t.TempDir()
 	write := func(domain string) {

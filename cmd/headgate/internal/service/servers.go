@@ -92,7 +92,7 @@ func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, err
 	handler := httpapi.New(p.seen.http, &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Guard: guard})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
-		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, Log: p.log,
+		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, MaxMemoryBytes: int64(c.HTTP.MaxMemoryBytes), Log: p.log.With("listener", "http"),
 	})
 	server.OnShutdown(page.close)
 	return server, nil
@@ -120,7 +120,8 @@ func newRESPServer(p *parts) *respapi.Server {
 	c := &p.config.RESP
 	handler := respapi.New(p.seen.resp, &respapi.Options{
 		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(p.config.Store)), MaxClients: c.MaxClients,
-		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), Version: p.version, Log: p.log,
+		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version,
+		Log: p.log.With("listener", "resp"),
 	})
 	return respapi.NewServer(handler, &respapi.ServerOptions{
 		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, NoLoops: !c.EventLoops,
@@ -143,6 +144,7 @@ func openGRPC(ctx context.Context, p *parts) (listener, error) {
 		MaxMessageBytes: c.MaxMessageBytes, MaxConnections: c.MaxConnections, MaxStreams: c.MaxStreams,
 		MaxHeaderBytes:   max(p.config.MaxHeaderBytes, rlsapi.DefaultMaxHeaderBytes),
 		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: p.config.HeaderTimeout,
-		TLS: secure,
+		ReadTimeout: p.config.ReadTimeout, WriteTimeout: p.config.WriteTimeout, MaxMemoryBytes: int64(c.MaxMemoryBytes),
+		TLS: secure, Log: p.log.With("listener", "grpc"),
 	})}, nil
 }

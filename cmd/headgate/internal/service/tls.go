@@ -38,6 +38,11 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	return tls.Server(conn, l.config), nil
 }
 
+// Wrapped returns a listener that adds TLS to the connections of wrap(l.Listener).
+func (l *tlsListener) Wrapped(wrap func(net.Listener) net.Listener) net.Listener {
+	return &tlsListener{wrap(l.Listener), l.config}
+}
+
 // SetDeadline sets the deadline of the underlying listener.
 func (l *tlsListener) SetDeadline(t time.Time) error {
 	if ln, ok := l.Listener.(interface{ SetDeadline(time.Time) error }); ok {
