@@ -151,7 +151,7 @@ func (c *chain) requireDenied(t *testing.T, requests map[string]string) {
 		if _, err := mutation.Send(attacker, c.proxy.Addr(), text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.called.Load() != c.polite.Load() {
+		if c.impolite.Load() > 0 {
 			t.Fatalf("%s: the application was called", name)
 		}
 	}
@@ -178,7 +178,7 @@ func (c *chain) requireSlowRequestDenied(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if resp.StatusCode != http.StatusTooManyRequests || c.called.Load() != c.polite.Load() {
+	if resp.StatusCode != http.StatusTooManyRequests || c.impolite.Load() > 0 {
 		t.Errorf("got %d want 429, and that the application is not called", resp.StatusCode)
 	}
 }
@@ -205,7 +205,7 @@ func TestMutatedProxyRequests(t *testing.T) {
 					return func(rng *rand.Rand) error {
 						text := mutation.HTTPRequest(rng, "POST", "/login", "name=a", "X-API-Key", "acme", "Cookie", "a=b")
 						_, err := mutation.Send(attacker, c.proxy.Addr(), text)
-						if c.called.Load() > c.polite.Load() {
+						if c.impolite.Load() > 0 {
 							err = errors.Join(err, fmt.Errorf("the application was called; one of the last requests was %.2000q", text))
 						}
 						return err

@@ -99,7 +99,7 @@ type chain struct {
 	wire       *testserver.FaultProxy // between the proxy and Headgate
 	closeStore func() error           // makes the store unavailable
 	called     atomic.Int64           // number of calls of the application
-	polite     atomic.Int64           // number of these calls with the field X-Polite
+	impolite   atomic.Int64           // number of these calls without the field X-Polite
 }
 
 func newChain(t *testing.T, file string) *chain {
@@ -127,8 +127,8 @@ func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Durat
 	t.Cleanup(service.Close)
 	c.wire = testserver.Proxy(t, service.Listener.Addr().String())
 	application := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c.called.Add(1); r.Header.Get("X-Polite") != "" {
-			c.polite.Add(1)
+		if c.called.Add(1); r.Header.Get("X-Polite") == "" {
+			c.impolite.Add(1)
 		}
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Application", "yes")

@@ -136,18 +136,22 @@ func attack(s *served, rng *rand.Rand) error {
 	_ = conn.(*net.TCPConn).SetLinger(0)
 	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	var text string
+	valid := rng.IntN(2) == 0
 	for range 1 + rng.IntN(4) {
-		key := mutation.Value(rng, "alice", "attacker")
+		key, period := mutation.Value(rng, "alice"), mutation.Mutate(rng, "86400")
+		if valid && rng.IntN(4) == 0 {
+			key, period = "attacker", "86400" // another period would be another limit
+		}
 		switch command := []string{"CL.THROTTLE", "THROTTLE", "HG.CHECK", "HG.PEEK", "MULTI", "EXEC", "HELLO", "CLIENT", "INFO"}[rng.IntN(9)]; command {
 		case "CL.THROTTLE", "THROTTLE":
-			text += request(command, key, "0", "1", mutation.Mutate(rng, "86400"))
+			text += request(command, key, "0", "1", period)
 		case "HG.CHECK", "HG.PEEK":
 			text += request(command, mutation.Mutate(rng, "login"), key)
 		default:
 			text += request(command, mutation.Value(rng, "2", "INFO", "all"))
 		}
 	}
-	if valid := rng.IntN(2) == 0; valid {
+	if valid {
 		text += request("DISCARD") + request("CL.THROTTLE", "attacker", "0", "1", "86400")
 	} else {
 		text = mutation.Mutate(rng, text)
