@@ -118,6 +118,36 @@ func TestFlappingStoreGrantsOneLocalShare(t *testing.T) { // T40: flapping
 	})
 }
 
+// The store and the local share together allow at most twice as much as the store alone,
+// although their sum grows with each outage.
+func TestFlappingStoreTotal(t *testing.T) { // T40: flapping
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFaultyStore()
+		l := limiter(t, around(t, inner, &fallback.Options{Local: memstore.New(nil), Instances: 1}), "", "20/10s", headgate.FailLocal)
+		began, allowed := time.Now(), 0
+		spend := func() {
+			for range 1000 {
+				if d, err := l.Allow(background, "key"); err == nil && d.Allowed {
+					allowed++
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		for range 6 {
+			inner.set(failWith(headgate.ReasonUnreachable))
+			spend()
+			inner.clearFault()
+			time.Sleep(300 * time.Millisecond)
+			spend()
+		}
+		alone := 20 + int(20*time.Since(began)/(10*time.Second))
+		if allowed <= alone+2*20 || allowed > 2*alone+1 {
+			t.Errorf("6 outages: got %d allowed want more than %d and at most %d", allowed, alone+2*20, 2*alone+1)
+		}
+	})
+}
+
 // Closing a store during an outage stops the probes, including one in flight.
 func TestCloseDuringOutage(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func New(opts *Options, servers ...string) (*Store, error) {
 		return nil, err
 	}
 	client := memcache.NewFromSelector(list)
-	client.Timeout = o.Timeout
+	client.Timeout, client.DialContext = o.Timeout, dialLimited
 	// If there are several servers, up to MaxConns operations on keys of several servers
 	// use a server in addition to the MaxConns operations on this server alone.
 	client.MaxIdleConns = o.MaxConns * min(len(list), 2)
@@ -58,7 +58,8 @@ func New(opts *Options, servers ...string) (*Store, error) {
 // and Timeout. The client's MaxIdleConns should be at least MaxConns. Its default is 2,
 // and further connections are closed after each use and opened again. After a broken
 // connection the store closes all idle connections of the client, because they most
-// likely broke, too. The store never closes the client otherwise.
+// likely broke, too. The store never closes the client otherwise. Unlike [New], it does
+// not limit the size of an item that a server announces.
 func NewFromClient(opts *Options, client *memcache.Client) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
