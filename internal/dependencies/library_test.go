@@ -132,7 +132,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"redisstore/goredis": {
 		why:   "an adapter for programs that already hold a go-redis client",
-		code:  []string{"redisstore"},
+		code:  []string{"internal/respcheck", "redisstore"},
 		tests: []string{".", "internal/testserver", "storetest"},
 	},
 	"replay": {

@@ -19,6 +19,8 @@ import (
 // client's ReadTimeout or, with ContextTimeoutEnabled, released immediately. If a shard
 // fails, a Ring moves its keys to other shards, where the keys start unused.
 //
+// go-redis trusts the lengths in replies. [CheckReplies] limits them.
+//
 // Calls that the store sends together use one connection of the pool. The rueidis
 // client, which [redisstore.Open] uses, shares one connection among all callers and is
 // faster.
