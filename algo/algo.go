@@ -212,10 +212,10 @@ func (a Algorithm) Check(l headgate.Limit) error {
 	return err
 }
 
-// validate returns an error if a field of the limit is outside the accepted range or
-// not used by the algorithm: a queue if requests are not delayed, or a burst if the
-// algorithm counts in windows. Package headgate defines which algorithms use the
-// fields.
+// validate returns an error if a field of the limit is outside the accepted range, or
+// is set although the algorithm does not use it: a queue if requests are not delayed, or
+// a burst if the algorithm counts in windows. Package headgate defines which fields each
+// algorithm uses.
 func validate(l headgate.Limit, name headgate.Algorithm) error {
 	if err := l.Validate(); err != nil {
 		return err

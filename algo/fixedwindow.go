@@ -108,8 +108,9 @@ func (w *fixedWindow) ResetAt(s State) int64 {
 	return endsAt(s.A, w.period)
 }
 
-// Spacing returns floor(n/L) periods, because the caller that is served first has
-// already spent units in the first window.
+// Spacing returns floor(n/L) periods, as the lower bound of [Stepper.Spacing]. The first
+// waiting caller has already spent units in the window in which it is served, so at
+// least floor(n/L) further windows must begin before n further units are available.
 func (w *fixedWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
 }

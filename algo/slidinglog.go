@@ -116,8 +116,9 @@ func (w *slidingLog) Undo(log *Log, at, n int64) {
 	}
 }
 
-// Spacing returns floor(n/L) periods, because the caller that is served first has
-// already spent units in the first period.
+// Spacing returns floor(n/L) periods, as the lower bound of [Stepper.Spacing]. The first
+// waiting caller has already spent units in the period in which it is served, so at
+// least floor(n/L) further periods must pass before n further units are available.
 func (w *slidingLog) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
 }

@@ -192,8 +192,9 @@ func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
 	return b.pack(r)
 }
 
-// Spacing returns floor(n/R) intervals, because after the caller that is served first,
-// fewer than R tokens are left.
+// Spacing returns floor(n/R) intervals, as the lower bound of [Stepper.Spacing]. When
+// the first waiting caller has been served, fewer than R tokens are left. At least
+// floor(n/R) refills must therefore follow before n further tokens are available.
 func (b *intervalBucket) Spacing(n int64) int64 {
 	return min(saturatingMul(n/b.rate, b.interval), maxExact)
 }

@@ -67,8 +67,8 @@ type Step struct {
 	Cost    int64  `json:"cost,omitempty"`
 	Comment string `json:"comment,omitempty"`
 
-	// Limit is the limit of this request if it is not the limit of the vector. The key
-	// keeps its state.
+	// Limit overrides the limit of the vector for this request. The key keeps its state
+	// from before the change.
 	Limit *Limit `json:"limit,omitempty"`
 
 	// Checks are the charges of a request that is charged to several limits. Key and

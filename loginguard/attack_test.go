@@ -82,7 +82,8 @@ func TestCredentialStuffing(t *testing.T) {
 	}
 }
 
-// The same with Total, which limits all clients that are not known.
+// TestCredentialStuffingWithTotal is TestCredentialStuffing with the option Total, which
+// limits all unknown clients together.
 func TestCredentialStuffingWithTotal(t *testing.T) {
 	t.Parallel()
 	g := mustNew(t, newMemory(t), &loginguard.Options{

@@ -91,9 +91,10 @@ func (b *slotBound) apply(d digest, r *algo.Request) (algo.Result, error) {
 	}
 }
 
-// applyToSlot executes a request on the slot s of a key or, if shared is true, of an
-// overflow bucket; d is its digest. It returns false if the slot now belongs to another
-// key. A denial leaves the state unchanged, but may extend its TTL: see repack.
+// applyToSlot executes a request on the slot s with the digest d. s is the slot of a key
+// or, if shared is true, of an overflow bucket. applyToSlot returns false if s no longer
+// has this digest. A denial leaves the state unchanged, but may extend its TTL: see
+// repack.
 func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Result, bool) {
 	for {
 		seen, ok := s.read(d)

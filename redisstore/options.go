@@ -50,12 +50,13 @@ type Options struct {
 	// NoBatching makes the store send each call alone, even while other calls are in
 	// flight. This does not change any decision.
 	NoBatching bool
-	// DenialCacheTTL is the maximum time for which the store denies requests for a key
-	// that has no units left without a call to Redis. Redis would deny these requests,
-	// too, except if another process in the meantime refunds units, undoes a charge on
-	// several nodes, or decides by another limit of the same policy. 0 means 1 s; below
-	// 0 disables the cache. After this process has refunded units under a rule (Refund,
-	// Reset, Cancel), it no longer caches denials under that rule.
+	// DenialCacheTTL is the maximum time for which the store caches a denial. If Redis
+	// has reported that a key has no units left, the store denies requests for the key
+	// without calling Redis. Redis would deny these requests, too, unless another process
+	// has meanwhile refunded units, undone a charge on several nodes, or used a different
+	// limit for the same policy. 0 means 1 s; a negative value disables the cache. After
+	// this process has refunded units under a rule (Refund, Reset, Cancel), it no longer
+	// caches denials under that rule.
 	DenialCacheTTL time.Duration
 	// OnClockSetBack is called when the server's clock went back by more than a second,
 	// also by a failover to a server whose clock is behind. For as long as the clock

@@ -105,8 +105,9 @@ func (m *merger) lead(top *cursor, most int) int {
 	return len(records)
 }
 
-// rivals returns the cursors that can contain the next record after those of the first
-// cursor: its two children in the heap, and the first waiting cursor.
+// rivals returns the cursors whose first record can be the earliest record outside the
+// top cursor: the two children of the top cursor in the heap, and the first cursor in
+// waiting.
 func (m *merger) rivals() []*cursor {
 	rivals := m.active[1:min(3, len(m.active))]
 	if len(m.waiting) > 0 {

@@ -127,7 +127,7 @@ type spilledRun struct {
 }
 
 // refill loads the next block of records into c. Every record gets a new key number, so
-// that equal keys can have several numbers.
+// equal keys may have several numbers.
 func (r *spilledRun) refill(c *cursor) error {
 	var text strings.Builder
 	text.Grow(windowBytes)

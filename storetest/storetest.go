@@ -10,8 +10,8 @@
 // Every failure states the rule that was broken. On random limits and traces, the
 // decisions of the store are compared with those of package model, an independent
 // implementation of the algorithms in rational numbers. If a decision differs, the
-// suite prints a trace that was shortened as far as it still shows the difference, and
-// the seed that reproduces it.
+// suite shortens the trace as long as the difference remains, and prints the short trace
+// and the seed that reproduces it.
 package storetest
 
 import (

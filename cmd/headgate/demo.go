@@ -46,7 +46,7 @@ func demoCommand() *cobra.Command {
 	var d demoSettings
 	cmd := &cobra.Command{
 		Use:     "demo",
-		Short:   "Serve a page that compares the algorithms, live",
+		Short:   "Serve a page that compares the algorithms live",
 		Long:    demoHelp,
 		Example: "  headgate demo\n  headgate demo --redis-host 127.0.0.1",
 		Args:    flagsOnly,

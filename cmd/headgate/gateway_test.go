@@ -131,7 +131,8 @@ func (g *gateway) page(listener, path string) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, body)
 }
 
-// rules returns rules as Envoy Gateway makes them of a policy: a limit for each user.
+// rules returns the rules that Envoy Gateway generates from a policy with a limit for
+// each user.
 func rules(unit conf.RateLimitUnit, requests uint32) *conf.RateLimitConfig {
 	return &conf.RateLimitConfig{Name: "default/eg/http", Domain: "default/eg/http", Descriptors: []*conf.RateLimitDescriptor{
 		{Key: "route", Value: "checkout", Descriptors: []*conf.RateLimitDescriptor{

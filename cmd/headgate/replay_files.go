@@ -175,7 +175,7 @@ func brokenLogs(report *replay.Report) error {
 	var errs []error
 	for _, log := range report.Logs {
 		if log.Error != "" {
-			errs = append(errs, fmt.Errorf("%s: %s; the report covers the part before", log.Name, log.Error))
+			errs = append(errs, fmt.Errorf("%s: %s; the report covers only the part before the error", log.Name, log.Error))
 		}
 	}
 	return errors.Join(errs...)

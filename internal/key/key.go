@@ -143,8 +143,8 @@ type Key[R Request] struct {
 	funcs  []*node[R] // parts that are functions, in their order
 }
 
-// Key returns p as a key in which every zero part is replaced with the part zero. It
-// returns an error if p is invalid.
+// Key compiles p to a key. Each part of p that has the zero value is replaced with the
+// default part zero. Key returns an error if p is invalid.
 func (p Part[R]) Key(zero Part[R]) (k *Key[R], err error) {
 	k = new(Key[R])
 	k.root, err = k.resolve(p.node, zero.node)

@@ -39,9 +39,9 @@ type Attack struct {
 	Share int
 }
 
-// Run sends the mutated requests, while the well-behaved client sends its own. It logs
-// the p99 latency of that client alone, while others send as many requests as it can
-// serve, and while others send the mutated requests.
+// Run sends the mutated requests while a well-behaved client sends its own. It logs the
+// p99 latency of the well-behaved client in three situations: without other load, under
+// valid requests at the maximum rate, and under the mutated requests.
 func (a *Attack) Run(t *testing.T) {
 	t.Helper()
 	n := *count

@@ -131,7 +131,8 @@ func (m *matcher) match(msg *message, s special) (answered special, err error) {
 	return s, nil
 }
 
-// isShort reports whether a message is an array with fewer elements.
+// isShort reports whether a message is an array or a set with fewer than the given
+// number of elements.
 func (msg *message) isShort(elements int64) bool {
 	return (msg.kind == '*' || msg.kind == '~') && msg.length < elements
 }

@@ -167,7 +167,7 @@ func (s *RedisServer) checkSync() error {
 		return err
 	}
 	if strings.Contains(info.Text, "role:slave") && !strings.Contains(info.Text, "master_link_status:up") {
-		return errors.New("it is not in sync with its master")
+		return errors.New("replica is not in sync with its master")
 	}
 	return nil
 }

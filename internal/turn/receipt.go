@@ -22,7 +22,7 @@ func ReceiptOf(ctx context.Context) *Receipt {
 	return r
 }
 
-// Add adds a function that undoes one wait.
+// Add adds undo, which releases the units of one completed wait.
 func (r *Receipt) Add(undo func(context.Context)) { r.undo = append(r.undo, undo) }
 
 // Undo undoes all waits, within [StoreTimeout] in total. It may be called after ctx has

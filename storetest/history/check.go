@@ -34,8 +34,8 @@ func (l *Log) Check(timeout time.Duration) error {
 	}
 }
 
-// Violation is the error for a history whose decisions no order of its operations
-// explains.
+// Violation is the error for a history that is not linearizable: no order of its
+// operations explains their decisions.
 type Violation struct {
 	Log   *Log
 	Total int // number of operations that an order must explain

@@ -114,7 +114,8 @@ const (
 	interval = 10 * time.Millisecond // time between two units
 )
 
-// limiter is the limiter of all logs, and a client for other commands.
+// limiter is the rate limiter whose sliding logs are measured. info is a separate Redis
+// client for commands that are not decisions, such as SLOWLOG GET.
 type limiter struct {
 	*headgate.Limiter
 	store headgate.Store
@@ -169,7 +170,7 @@ func (l *limiter) fill(ctx context.Context, size int) (*log, error) {
 	}
 	keys, err := l.do(ctx, "KEYS", "hg:*:"+f.key).AsStrSlice()
 	if err != nil || len(keys) != 1 {
-		return nil, errors.Join(err, fmt.Errorf("the log has the keys %q; must be one", keys))
+		return nil, errors.Join(err, fmt.Errorf("the log is stored in %d keys: %q; must be 1", len(keys), keys))
 	}
 	f.redisKey = keys[0]
 	f.bytes, err = l.do(ctx, "MEMORY", "USAGE", f.redisKey, "SAMPLES", "0").AsInt64()
@@ -291,7 +292,7 @@ func (o operation) time(ctx context.Context, l *log) (float64, error) {
 	return l.scriptTime(ctx)
 }
 
-// scriptTime returns the µs of the only script call in the slow log.
+// scriptTime returns the duration, in µs, of the only script call in the slow log.
 func (l *limiter) scriptTime(ctx context.Context) (float64, error) {
 	entries, err := l.do(ctx, "SLOWLOG", "GET", "-1").ToArray()
 	if err != nil {

@@ -72,8 +72,7 @@ func (s settings) measure() (err error) {
 	return nil
 }
 
-// turns runs one turn of every row in each round. Each round starts with a different
-// row.
+// turns measures each row once in every round. Each round starts with a different row.
 func (s settings) turns(site *site, l load) ([][]turn, error) {
 	all := make([][]turn, len(site.rows))
 	for round := range s.rounds {

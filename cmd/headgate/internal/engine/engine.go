@@ -128,9 +128,9 @@ type Rule struct {
 // this is the field Limit.
 func (r *Rule) Capacity() int64 { return r.bound.Limit() }
 
-// ActiveConfig is the configuration with which an engine decides at one time. It does
-// not change, and remains usable after it has been replaced. This way, an API can match
-// routes and then decide with the same configuration.
+// ActiveConfig is an immutable configuration of an engine. It remains usable after a
+// newer one has replaced it, so that an API can match routes and decide with the same
+// configuration.
 type ActiveConfig struct {
 	store         headgate.Store
 	policies      map[string]*policy

@@ -125,8 +125,8 @@ type Rule struct {
 	Unlimited bool
 	// Shadow means that the rule counts and reports requests, but never denies them.
 	Shadow bool
-	// Quota means that the rule is in quota mode: the rules in quota mode that apply to
-	// a request deny it only if all of them do.
+	// Quota means that the rule is in quota mode. Of the rules that apply to a request,
+	// those in quota mode deny it only if all of them are over their limits.
 	Quota bool
 	// Detailed means that the rule's metric names contain the values of the request;
 	// see [Matcher.AppendStat].

@@ -161,8 +161,8 @@ func splitURI(uri string, f *format, d *routing.Request) (authority string, refu
 	return authority, nil
 }
 
-// trust holds the rules for which connections may describe requests, and which entries
-// of X-Forwarded-For are trusted.
+// trust determines which connections may describe requests, and which entries of
+// X-Forwarded-For are trusted.
 type trust struct {
 	peers        *clientaddr.Resolver
 	list, single *clientaddr.Resolver

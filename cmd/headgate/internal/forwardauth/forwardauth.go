@@ -102,8 +102,8 @@ func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 // is 200 if the described request is allowed or no route matches it. The status of a
 // denial is 429, or the value of the query parameter deny: 403, 429 or 503. The header
 // field X-RateLimit-Decision is allow, deny, or error if no decision was made. If a
-// request is allowed with a delay, by a queue, its response is delayed until its turn.
-// If the proxy disconnects before, the request's place in the queue is cancelled.
+// queue allows a request with a delay, the response is sent when the delay ends. If the
+// proxy disconnects earlier, the request's place in the queue is cancelled.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()

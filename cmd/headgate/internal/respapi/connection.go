@@ -101,8 +101,8 @@ func (w *worker) hello() {
 }
 
 // helloOptions parses the options of HELLO, and authenticates the client if they
-// include AUTH. ok is false if helloOptions has replied with an error; named is whether
-// SETNAME set name.
+// include AUTH. ok is false if helloOptions has replied with an error. named reports
+// whether the SETNAME option was given; its value is name.
 func (w *worker) helloOptions() (name string, named, ok bool) {
 	var user, password []byte
 	for i := 2; i < w.args(); {

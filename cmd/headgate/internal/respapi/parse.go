@@ -129,9 +129,9 @@ func checkSize(n int, b bounds) error {
 }
 
 // readHeader parses the number in the line that begins at the index from. end is the
-// index after the line, or 0 if the line is incomplete. The error is the parameter
-// wrong. readHeader fails at the first byte that can't be part of a number, so that
-// errors do not depend on the pieces in which the input arrives.
+// index after the line, or 0 if the line is incomplete. If the line is invalid,
+// readHeader returns the error wrong. It fails at the first byte that cannot be part of a
+// number, so that errors do not depend on how the input is split into reads.
 func readHeader(in []byte, from int, wrong protocolError) (n, end int, err error) {
 	// The most frequent case: one digit.
 	if from+2 < len(in) && in[from+1] == '\r' && in[from+2] == '\n' && in[from]-'0' <= 9 {

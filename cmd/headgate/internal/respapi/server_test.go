@@ -261,7 +261,7 @@ func TestClosedConnectionsAreNotCounted(t *testing.T) {
 // moment is enough for a handshake, or the rest of a request, on a busy machine.
 const moment = 2 * time.Second
 
-// deadline bounds what takes longer on a busy machine.
+// deadline is the maximum time for a step that a busy machine may delay.
 const deadline = 30 * time.Second
 
 func TestTimeouts(t *testing.T) {

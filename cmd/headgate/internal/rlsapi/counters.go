@@ -167,9 +167,9 @@ func (c *counters) dropUnused(r *ruleSet) {
 }
 
 // drop removes all counters except those in used. Prometheus shows one sum for all
-// counters with the same first levels of the name, and interprets a decreasing sum as a
-// restart. If a sum keeps at least one counter, drop therefore adds the values of its
-// removed counters to a counter with the suffix removedRules, which remains.
+// counters whose names start with the same domain and two levels, and interprets a
+// decreasing sum as a restart. As long as one counter of a sum remains, drop therefore
+// adds the values of the removed ones to a counter with the suffix removedRules.
 func (c *counters) drop(used map[*Counter]bool) {
 	stay := make(map[string]bool)
 	for name, counter := range c.rules {
