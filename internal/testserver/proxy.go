@@ -97,6 +97,16 @@ func (p *FaultProxy) Reset() {
 	}
 }
 
+// Freeze stops forwarding on the open connections forever, in both directions, without
+// closing them. New connections work.
+func (p *FaultProxy) Freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.frozen.Store(true)
+	}
+}
+
 // lockForClose locks the proxy for closing sockets, and returns the unlock function. A
 // child process that is being started has copies of the sockets until its exec, and
 // they stay open that long.
@@ -193,6 +203,10 @@ func (p *FaultProxy) pass(l *link) bool {
 		p.mu.Lock()
 		blocked := p.blocked
 		p.mu.Unlock()
+		if l.frozen.Load() {
+			<-l.ended
+			return false
+		}
 		if blocked == nil {
 			return !l.isClosed()
 		}

@@ -12,6 +12,7 @@ type link struct {
 	proxy  *FaultProxy
 	client *net.TCPConn
 	lost   atomic.Bool // replies are dropped from now on
+	frozen atomic.Bool // nothing is forwarded from now on
 
 	mu      sync.Mutex
 	server  net.Conn      // nil until dialled

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -253,4 +254,22 @@ func TestProxyOfStoppedServerClosesConnections(t *testing.T) {
 	}
 	s.Start()
 	dial(t, p).expect(t, "PING", "+PONG")
+}
+
+// Freeze makes the open connections silent, and new ones work.
+func TestProxyFreezesOpenConnections(t *testing.T) {
+	t.Parallel()
+	p := testserver.Proxy(t, testserver.Redis(t).Addr())
+	old := dial(t, p)
+	if got, err := old.send("PING"); got != "+PONG" {
+		t.Fatalf("before: got %q, %v want +PONG", got, err)
+	}
+	p.Freeze()
+	old.SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if got, err := old.send("PING"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a frozen connection: got %q, %v want a timeout", got, err)
+	}
+	if got, err := dial(t, p).send("PING"); got != "+PONG" {
+		t.Errorf("a new connection: got %q, %v want +PONG", got, err)
+	}
 }
