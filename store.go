@@ -81,6 +81,19 @@ func Shared(store Store) bool {
 	return !ok || s.Shared()
 }
 
+// NodeOf returns the name of the server that currently stores the state of key under b.
+// It calls the method Node(key string) string of b: a store with several servers that
+// fail independently returns the name of one of them, for example its address. For a
+// Bound without this method, the result is "". Package fallback keeps one circuit breaker
+// for each name, so a store must have few names, and none may contain a key or a
+// password. NodeOf does no I/O.
+func NodeOf(b Bound, key string) string {
+	if n, ok := b.(interface{ Node(key string) string }); ok {
+		return n.Node(key)
+	}
+	return ""
+}
+
 // Op is one charge in a call of [Store.ApplyAll].
 type Op struct {
 	Bound Bound

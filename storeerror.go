@@ -91,15 +91,18 @@ func (o OnStoreError) Validate() error {
 // Closed reports whether the failure mode is [FailClosed] or the zero value.
 func (o OnStoreError) Closed() bool { return o == "" || o == FailClosed }
 
-// StoreObserver receives an event when a store becomes unavailable and when it
-// recovers, but not for each request. ObserveStore is called synchronously and should
+// StoreObserver receives an event when a store, or one of its servers, becomes
+// unavailable and when it recovers, but not for each request. The events of one server
+// are in order. ObserveStore may be called concurrently for different servers and should
 // return fast.
 type StoreObserver interface {
 	ObserveStore(StoreEvent)
 }
 
-// StoreEvent reports that a store became unavailable or recovered.
+// StoreEvent reports that a store, or one of its servers, became unavailable or
+// recovered.
 type StoreEvent struct {
+	Node        string           // name of the server: see NodeOf; empty if the store does not name its servers
 	Unavailable bool             // true if the store is no longer called, false if it has recovered
 	Reason      StoreErrorReason // reason of the failure; ReasonNone after recovery
 	Err         error            // last error; nil after recovery

@@ -29,13 +29,13 @@ func (b *bound) Apply(
 		}
 		verb, cost = headgate.Peek, 0
 	}
-	c, v := b.store.enter(ctx)
+	c, v := b.store.enter(ctx, storeCall{bound: b.inner, key: key})
 	if v.err != nil {
 		return b.applyFailureMode(ctx, v, now, key, verb, cost)
 	}
 	defer c.end()
 	d, err := b.inner.Apply(c.ctx, now, key, verb, cost)
-	if v = c.judge(err, storeCall{bound: b.inner, key: key}); v.err != nil {
+	if v = c.judge(err); v.err != nil {
 		return b.applyFailureMode(ctx, v, now, key, verb, cost)
 	}
 	return d, nil
@@ -90,13 +90,13 @@ const openMark = math.MinInt64
 func (b *bound) Reserve(
 	ctx context.Context, now headgate.Instant, key string, cost int64, maxDelay time.Duration,
 ) (headgate.Decision, headgate.ReservationToken, error) {
-	c, v := b.store.enter(ctx)
+	c, v := b.store.enter(ctx, storeCall{bound: b.inner, key: key})
 	if v.err != nil {
 		return b.reserveFailureMode(ctx, v, now, key, cost, maxDelay)
 	}
 	defer c.end()
 	d, token, err := b.inner.Reserve(c.ctx, now, key, cost, maxDelay)
-	if v = c.judge(err, storeCall{bound: b.inner, key: key}); v.err != nil {
+	if v = c.judge(err); v.err != nil {
 		return b.reserveFailureMode(ctx, v, now, key, cost, maxDelay)
 	}
 	return d, token, nil
@@ -131,13 +131,13 @@ func (b *bound) Cancel(
 		}
 		return b.Apply(ctx, now, key, headgate.Peek, 0)
 	}
-	c, v := b.store.enter(ctx)
+	c, v := b.store.enter(ctx, storeCall{bound: b.inner, key: key})
 	if v.err != nil {
 		return b.cancelFailureMode(ctx, v, now, key, cost, token)
 	}
 	defer c.end()
 	d, err := b.inner.Cancel(c.ctx, now, key, cost, token)
-	if v = c.judge(err, storeCall{bound: b.inner, key: key}); v.err != nil {
+	if v = c.judge(err); v.err != nil {
 		return b.cancelFailureMode(ctx, v, now, key, cost, token)
 	}
 	return d, nil
@@ -187,6 +187,9 @@ func (b *bound) Spacing(cost int64) time.Duration { return b.inner.Spacing(cost)
 
 // CanReserve reports whether the inner store and the algorithm support reservations.
 func (b *bound) CanReserve() bool { return b.inner.CanReserve() }
+
+// Node returns the node of the inner store; see [headgate.NodeOf].
+func (b *bound) Node(key string) string { return headgate.NodeOf(b.inner, key) }
 
 // Limit returns the whole limit of the rule, not this instance's share.
 func (b *bound) Limit() int64 { return b.inner.Limit() }

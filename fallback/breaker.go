@@ -34,10 +34,11 @@ const (
 // errNoEvidence is the outcome of a call that shows nothing about the server's health.
 var errNoEvidence = errors.New("fallback: outcome is not evidence about the store")
 
-// breaker is a circuit breaker. The library gobreaker counts failures. Probing and
-// recovery are implemented here, because with the library alone a caller would have to
-// wait for the first trial request.
+// breaker is the circuit breaker of one node. The library gobreaker counts failures.
+// Probing and recovery are implemented here, because with the library alone a caller
+// would have to wait for the first trial request.
 type breaker struct {
+	node         string
 	state        atomic.Uint32
 	machine      *gobreaker.TwoStepCircuitBreaker[struct{}]
 	failures     uint32
@@ -49,13 +50,14 @@ type breaker struct {
 	decided      atomic.Int64 // time of the store's last decision
 	streakStart  atomic.Int64 // start of the current series of failures; 0 if there is none
 	streakLength atomic.Int64 // number of failed calls that began after streakStart
+	used         atomic.Int64 // time of the last failure or check
+	retired      atomic.Bool  // true if a new breaker must replace this one
 	last         atomic.Pointer[failure]
 	open         atomic.Pointer[headgate.StoreError] // error for callers while the breaker is open
 
-	ctx  context.Context // cancelled by close
-	stop context.CancelFunc
-	wake chan struct{} // wakes the watch goroutine after a change of state
-	done sync.WaitGroup
+	ctx  context.Context // ends when the store is closed
+	done *sync.WaitGroup // goroutines of all breakers
+	wake chan struct{}   // wakes the watch goroutine after a change of state
 
 	mu        sync.Mutex
 	closed    bool
@@ -72,13 +74,13 @@ type failure struct {
 	call   storeCall
 }
 
-func newBreaker(o *Options) *breaker {
+func newBreaker(a *breakers, node string) *breaker {
+	o := &a.options
 	b := &breaker{
-		failures: uint32(o.Failures), probeEvery: o.ProbeEvery, budget: o.Budget,
+		node: node, failures: uint32(o.Failures), probeEvery: o.ProbeEvery, budget: o.Budget,
 		observer: o.Observer, born: time.Now(),
-		wake: make(chan struct{}, 1),
+		ctx: a.ctx, done: &a.done, wake: make(chan struct{}, 1),
 	}
-	b.ctx, b.stop = context.WithCancel(context.Background())
 	b.machine = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:   trials,
 		Interval:      countedFor,
@@ -123,13 +125,25 @@ func (b *breaker) noteFailed(start time.Time) {
 	}
 }
 
-// isOpen reports whether the breaker is open.
-func (b *breaker) isOpen() bool { return b.state.Load() == stateOpen }
+// unused reports whether the breaker can be dropped: it is closed, and nothing has failed
+// for some time.
+func (b *breaker) unused() bool {
+	if state := b.state.Load(); state == stateOpen || state == stateHalfOpen {
+		return false
+	}
+	if !b.retired.Load() && b.now()-b.used.Load() < int64(unusedFor) {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.watching && !b.checking
+}
 
-// permit allows one call to the store.
+// permit allows one call to a node.
 type permit struct {
-	done  func(error) // reports the outcome to the library; nil if the call is not counted
-	trial bool        // true if the breaker is half-open
+	breaker *breaker    // nil if the node has no breaker, because it has not failed recently
+	done    func(error) // reports the outcome to the library; nil if the call is not counted
+	trial   bool        // true if the breaker is half-open
 }
 
 func (p permit) end(outcome error) {
@@ -143,7 +157,7 @@ func (p permit) end(outcome error) {
 func (b *breaker) admit() (permit, bool) {
 	mode := b.state.Load()
 	if mode == stateIdle {
-		return permit{}, true
+		return permit{breaker: b}, true
 	}
 	if mode == stateOpen {
 		return permit{}, false
@@ -152,11 +166,12 @@ func (b *breaker) admit() (permit, bool) {
 		b.state.CompareAndSwap(stateCounting, stateIdle)
 	}
 	done, err := b.machine.Allow()
-	return permit{done: done, trial: mode == stateHalfOpen}, err == nil
+	return permit{breaker: b, done: done, trial: mode == stateHalfOpen}, err == nil
 }
 
 // failed ends a permit after a failed call that began at start.
 func (b *breaker) failed(p permit, start time.Time, v verdict, asked storeCall) {
+	b.used.Store(b.now())
 	// A caller that only waited in a queue does not know why the calls before it
 	// failed.
 	if v.reason != headgate.ReasonOverloaded || b.state.Load() == stateIdle || b.last.Load() == nil {
@@ -190,14 +205,15 @@ func (b *breaker) refusal() verdict {
 // during the call.
 func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 	switch {
+	case b.retired.Load():
 	case to == gobreaker.StateClosed:
 		b.state.Store(stateIdle)
-		b.notify(headgate.StoreEvent{})
+		b.notify(headgate.StoreEvent{Node: b.node})
 	case to == gobreaker.StateOpen && from == gobreaker.StateClosed:
 		f := b.last.Load()
 		b.open.Store(openError(f))
 		b.state.Store(stateOpen)
-		b.notify(headgate.StoreEvent{Unavailable: true, Reason: f.reason, Err: f.err})
+		b.notify(headgate.StoreEvent{Node: b.node, Unavailable: true, Reason: f.reason, Err: f.err})
 	case to == gobreaker.StateOpen:
 		b.state.Store(stateOpen)
 		b.notify()
@@ -239,13 +255,27 @@ func (b *breaker) watch() {
 	for b.report() {
 		switch b.state.Load() {
 		case stateOpen:
-			if b.pause(b.probeEvery) && b.probe() {
+			if b.pause(b.probeEvery, nil) && !b.retireIfGone() && b.probe() {
 				b.state.CompareAndSwap(stateOpen, stateHalfOpen)
 			}
 		case stateHalfOpen:
-			b.pause(0)
+			b.pause(b.probeEvery, b.wake)
+			b.retireIfGone()
 		}
 	}
+}
+
+// retireIfGone closes the breaker if the key that failed is stored on another node now,
+// for example after a failover. No further call would close it. It returns true if it
+// has closed the breaker.
+func (b *breaker) retireIfGone() bool {
+	if node, several := b.last.Load().call.node(); several || node == b.node {
+		return false
+	}
+	b.retired.Store(true)
+	b.state.Store(stateIdle)
+	b.notify(headgate.StoreEvent{Node: b.node})
+	return true
 }
 
 // report sends queued events to the observer. It returns false if the watch goroutine
@@ -273,21 +303,15 @@ func (b *breaker) report() bool {
 	}
 }
 
-// pause blocks for d or, if d is 0, until the state changes. It returns false if the
-// store was closed.
-func (b *breaker) pause(d time.Duration) bool {
-	if d == 0 {
-		select {
-		case <-b.wake:
-			return true
-		case <-b.ctx.Done():
-			return false
-		}
-	}
+// pause blocks for d, or until it receives from wake. It returns false if the store was
+// closed.
+func (b *breaker) pause(d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-wake:
 		return true
 	case <-b.ctx.Done():
 		return false
@@ -315,11 +339,9 @@ func (b *breaker) repeat(q storeCall) error {
 	return ctx.Err()
 }
 
-// close stops the watch goroutine and waits until it and all checks have ended.
+// close prevents new goroutines. It does not wait for running ones.
 func (b *breaker) close() {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.closed = true
-	b.mu.Unlock()
-	b.stop()
-	b.done.Wait()
 }

@@ -24,34 +24,32 @@ type call struct {
 	store  *Store
 	caller context.Context
 	allowance
-	start  time.Time
-	permit permit
-	judged bool
+	start   time.Time
+	asked   storeCall
+	permits permits
+	judged  bool
 }
 
-// enter returns a call if the inner store may be called; the caller must then use its
-// method end. Otherwise the returned verdict has an error.
-func (s *Store) enter(ctx context.Context) (call, verdict) {
+// enter returns a call if the inner store may be called with the request asked; the
+// caller must then use its method end. Otherwise the returned verdict has an error.
+func (s *Store) enter(ctx context.Context, asked storeCall) (call, verdict) {
 	if s.closed.Load() {
 		return call{}, verdict{err: headgate.ErrClosed}
 	}
 	if err := ctx.Err(); err != nil {
 		return call{}, verdict{err: err}
 	}
-	if s.breaker.isOpen() {
-		return call{}, s.breaker.refusal()
+	p, refused := s.breakers.admit(asked)
+	if refused != nil {
+		return call{}, refused.refusal()
 	}
 	if s.inFlight.Add(1) > s.maxInFlight {
 		s.inFlight.Add(-1)
+		p.end(errNoEvidence)
 		return call{}, verdict{headgate.ReasonOverloaded, s.errOverloaded()}
 	}
-	p, ok := s.breaker.admit()
-	if !ok {
-		s.inFlight.Add(-1)
-		return call{}, s.breaker.refusal()
-	}
 	now := time.Now()
-	return call{store: s, caller: ctx, allowance: s.budget.of(ctx, now), start: now, permit: p}, verdict{}
+	return call{store: s, caller: ctx, allowance: s.budget.of(ctx, now), start: now, asked: asked, permits: p}, verdict{}
 }
 
 // end releases the resources of the call, even if the inner store panics.
@@ -61,13 +59,13 @@ func (c *call) end() {
 		c.cancel()
 	}
 	if !c.judged {
-		c.permit.end(errNoEvidence)
+		c.permits.end(errNoEvidence)
 	}
 }
 
-// judge reports the outcome of the call to the breaker and returns the verdict for the
+// judge reports the outcome of the call to the breakers and returns the verdict for the
 // caller.
-func (c *call) judge(err error, asked storeCall) verdict {
+func (c *call) judge(err error) verdict {
 	c.judged = true
 	if err == nil {
 		c.noteDecided()
@@ -76,14 +74,14 @@ func (c *call) judge(err error, asked storeCall) verdict {
 	v := c.classify(err)
 	switch {
 	case !c.evidence(v):
-		c.permit.end(errNoEvidence)
+		c.permits.end(errNoEvidence)
 		if timedOut(v) && c.shortDeadline() {
-			c.store.breaker.check(asked)
+			c.store.breakers.check(c.asked)
 		}
 	case v.reason == headgate.ReasonWrongType:
 		c.noteDecided()
 	default:
-		c.store.breaker.failed(c.permit, c.start, v, asked)
+		c.store.breakers.failed(&c.permits, c.start, v, c.asked)
 	}
 	if over := c.caller.Err(); over != nil {
 		return verdict{err: over}
@@ -95,15 +93,16 @@ func (c *call) judge(err error, asked storeCall) verdict {
 // does not show that the server works, and is not counted, except in the half-open
 // state, which follows a successful probe.
 func (c *call) noteDecided() {
-	if c.permit.done == nil {
-		return
-	}
-	if !c.permit.trial && time.Since(c.start) < cacheLatency {
-		c.permit.end(errNoEvidence)
-		return
-	}
-	c.store.breaker.noteDecided()
-	c.permit.end(nil)
+	c.permits.each(func(p permit) {
+		switch {
+		case p.done == nil:
+		case !p.trial && time.Since(c.start) < cacheLatency:
+			p.end(errNoEvidence)
+		default:
+			p.breaker.noteDecided()
+			p.end(nil)
+		}
+	})
 }
 
 // cacheLatency is a time shorter than that of any reply over a network: faster replies

@@ -18,6 +18,7 @@ func (b *breaker) check(q storeCall) {
 		return
 	}
 	b.checking = true
+	b.used.Store(b.now())
 	q = q.clone()
 	b.done.Go(func() {
 		answered := b.checkNow(q)

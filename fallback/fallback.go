@@ -24,6 +24,10 @@
 // refused. A key with a value of another type, too many concurrent callers and a caller
 // that cancels do not count.
 //
+// A store with several servers can name the server of each key: see [headgate.NodeOf].
+// Each server then has its own circuit breaker and its own probes, so that an unavailable
+// server does not affect the keys of the others.
+//
 // # Cost
 //
 // While the store is available, this package adds 0.2 µs and one allocation of 32 bytes
@@ -128,20 +132,21 @@ type Options struct {
 	// means [DefaultFailures]. Only calls that began after the first failure count, and
 	// the store must have decided nothing for the time of one budget. The breaker also
 	// opens after ten times as many failures within 10 s if at least half of all calls
-	// fail for a second. If one of three nodes of a cluster is unavailable, the breaker
-	// therefore stays closed and two thirds of the keys are still decided. Replies
-	// within 10 µs are not counted: they come from a cache in this process and show
-	// nothing about the server.
+	// fail for a second. Each node of the store is counted separately: see
+	// [headgate.NodeOf]. If a store does not name its nodes and one of three is
+	// unavailable, the breaker therefore stays closed and two thirds of the keys are
+	// still decided. Replies within 10 µs are not counted: they come from a cache in
+	// this process and show nothing about the server.
 	Failures int
 
 	// ProbeEvery is the time between two probes of an unavailable store: 1 ms to 1 min.
-	// 0 means [DefaultProbeEvery]. A probe peeks at the key of the last failed call and
-	// changes nothing.
+	// 0 means [DefaultProbeEvery]. A probe peeks at the key of the last failed
+	// call on the same node and changes nothing.
 	ProbeEvery time.Duration
 
-	// Observer receives one event when the store becomes unavailable and one when it
-	// recovers, in order, on a goroutine of this package. nil disables events. Observer
-	// must not call Close.
+	// Observer receives one event when the store, or one of its nodes, becomes
+	// unavailable and one when it recovers. The events of one node are in order, on a
+	// goroutine of this package. nil disables events. Observer must not call Close.
 	Observer headgate.StoreObserver
 }
 
@@ -184,7 +189,7 @@ type Store struct {
 	local       headgate.Store // nil if Options.Local is nil
 	instances   int64
 	budget      budget
-	breaker     *breaker
+	breakers    *breakers
 	maxInFlight int64
 	inFlight    atomic.Int64
 	closed      atomic.Bool
@@ -211,7 +216,7 @@ func New(inner headgate.Store, opts *Options) (*Store, error) {
 		local:       o.Local,
 		instances:   int64(o.Instances),
 		budget:      newBudget(o.Budget),
-		breaker:     newBreaker(&o),
+		breakers:    newBreakers(o),
 		maxInFlight: int64(o.MaxInFlight),
 	}, nil
 }
@@ -255,7 +260,7 @@ func (s *Store) Shared() bool { return headgate.Shared(s.inner) }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.closed.Store(true)
-		s.breaker.close()
+		s.breakers.close()
 		s.closeErr = s.inner.Close()
 		if s.local != nil {
 			s.closeErr = errors.Join(s.closeErr, s.local.Close())

@@ -132,6 +132,16 @@ func (h *eventRecorder) names() []string {
 	return names
 }
 
+// nodes returns the node of each event so far.
+func (h *eventRecorder) nodes() (nodes []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.events {
+		nodes = append(nodes, e.Node)
+	}
+	return nodes
+}
+
 // limiter returns a limiter with one limit and the given failure mode.
 func limiter(t testing.TB, s headgate.Store, a headgate.Algorithm, limit string, mode headgate.OnStoreError) *headgate.Limiter {
 	t.Helper()

@@ -25,13 +25,13 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	if err != nil {
 		return err
 	}
-	c, v := s.enter(ctx)
+	c, v := s.enter(ctx, storeCall{store: s.inner, ops: inner})
 	if v.err != nil {
 		return s.applyAllFailureMode(ctx, v, now, ops, peek, decisions)
 	}
 	defer c.end()
 	err = s.inner.ApplyAll(c.ctx, now, inner, peek, decisions)
-	if v = c.judge(err, storeCall{store: s.inner, ops: inner}); v.err != nil {
+	if v = c.judge(err); v.err != nil {
 		return s.applyAllFailureMode(ctx, v, now, ops, peek, decisions)
 	}
 	return nil

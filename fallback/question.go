@@ -17,6 +17,32 @@ type storeCall struct {
 	ops   []headgate.Op
 }
 
+// node returns the name of the node that stores the key. several is true if the call has
+// keys on several nodes; node is then the first of them.
+func (q storeCall) node() (node string, several bool) {
+	if q.store == nil {
+		return headgate.NodeOf(q.bound, q.key), false
+	}
+	for i, op := range q.ops {
+		n := headgate.NodeOf(op.Bound, op.Key)
+		if i > 0 && n != node {
+			return node, true
+		}
+		node = n
+	}
+	return node, false
+}
+
+// byNode returns one call for each node, with the keys on this node.
+func (q storeCall) byNode() map[string]storeCall {
+	calls := map[string]storeCall{}
+	for _, op := range q.ops {
+		node := headgate.NodeOf(op.Bound, op.Key)
+		calls[node] = storeCall{store: q.store, ops: append(calls[node].ops, op)}
+	}
+	return calls
+}
+
 // clone returns a copy that shares no memory with the caller's strings and slices.
 func (q storeCall) clone() storeCall {
 	q.key, q.ops = strings.Clone(q.key), slices.Clone(q.ops)
