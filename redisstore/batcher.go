@@ -57,8 +57,9 @@ type batcher struct {
 }
 
 // batchers contains the batchers of a store. Except in a cluster, only the first one is
-// used. In a cluster each batcher serves 1/32 of the hash slots, so that a node that
-// does not answer delays few callers of the other nodes.
+// used. In a cluster, each node has its own batcher, so that a node that does not answer
+// delays no caller of another node: see [topology]. For slots whose node is unknown, each
+// batcher here serves 1/32 of the hash slots.
 type batchers [slotRanges]batcher
 
 // slotRanges is the number of ranges of hash slots in a cluster, each of 512 slots.
@@ -68,7 +69,14 @@ func (all *batchers) forKey(s *Store, redisKey string) *batcher {
 	if !s.sharded.Load() {
 		return &all[0]
 	}
-	return &all[slotOf(tagOf(redisKey))>>9]
+	if s.topology.stale.Load() {
+		s.refreshTopology(0)
+	}
+	slot := slotOf(tagOf(redisKey))
+	if n := s.topology.current.Load().of(slot); n != nil {
+		return &n.batcher
+	}
+	return &all[slot>>9]
 }
 
 // queueEntry is the state of a queued operation.
@@ -109,7 +117,7 @@ func (b *batcher) do(ctx context.Context, o *op) error {
 func (b *batcher) startOrQueue(o *op) (slot int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.closed || b.store.closed.Load() {
 		return 0, headgate.ErrClosed
 	}
 	slot = b.freeSlot(o.redisKey)
@@ -250,6 +258,7 @@ func (o *op) abandon(ctx context.Context) error {
 	case <-o.done: // the operation completed in the meantime
 		return o.err
 	default:
+		o.rule.store.suspect()
 		return errTimedOut(ctx.Err())
 	}
 }
@@ -338,6 +347,13 @@ func (b *batcher) takeBatch(ops []*op) []*op {
 	return ops
 }
 
+// busy reports whether operations are queued or in flight.
+func (b *batcher) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inFlight > 0 || b.flushing || b.oldestQueued() != nil
+}
+
 // close makes all later operations fail with [headgate.ErrClosed].
 func (b *batcher) close() {
 	b.mu.Lock()
@@ -345,15 +361,25 @@ func (b *batcher) close() {
 	b.closed = true
 }
 
-// close closes all batchers. The returned channel is closed when no call is in flight.
-func (all *batchers) close() (idle chan struct{}) {
-	for i := range all {
-		all[i].close()
+// closeBatchers closes all batchers. The returned channel is closed when no call is in
+// flight.
+func (s *Store) closeBatchers() (idle chan struct{}) {
+	var all []*batcher
+	for i := range s.batchers {
+		all = append(all, &s.batchers[i])
+	}
+	if t := s.topology.current.Load(); t != nil {
+		for _, n := range t.nodes {
+			all = append(all, &n.batcher)
+		}
+	}
+	for _, b := range all {
+		b.close()
 	}
 	idle = make(chan struct{})
 	go func() {
-		for i := range all {
-			all[i].calls.Wait()
+		for _, b := range all {
+			b.calls.Wait()
 		}
 		close(idle)
 	}()

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,14 @@ type dialer struct {
 	mu        sync.Mutex
 	pending   map[string]*pendingDial
 	first     int // index of the address to try first
+
+	// unsettled is the number of connections that are being opened, or that are open and
+	// on which no reply has arrived yet.
+	unsettled atomic.Int32
+
+	open     map[*trackedConn]struct{}
+	checking map[string]bool // addresses whose connections are being checked: see suspect
+	maxStall time.Duration   // see minMaxStall
 }
 
 // pendingDial is an attempt to connect. It is in progress until done is closed.
@@ -43,7 +53,7 @@ type pendingDial struct {
 const maxUnclaimed = time.Second
 
 func newDialer(t *target) *dialer {
-	d := &dialer{kind: t.kind, pending: map[string]*pendingDial{}}
+	d := &dialer{kind: t.kind, pending: map[string]*pendingDial{}, open: map[*trackedConn]struct{}{}, checking: map[string]bool{}}
 	if t.kind == single || t.kind == socket {
 		d.addresses = t.addresses
 	}
@@ -90,6 +100,7 @@ func (d *dialer) start(address string, netDialer *net.Dialer, config *tls.Config
 	if p == nil {
 		p = &pendingDial{done: make(chan struct{})}
 		d.pending[address] = p
+		d.unsettled.Add(1)
 		d.work.Go(func() {
 			ctx, cancel := context.WithTimeout(d.ctx, netDialer.Timeout)
 			defer cancel()
@@ -97,6 +108,9 @@ func (d *dialer) start(address string, netDialer *net.Dialer, config *tls.Config
 			p.conn, p.err = d.connect(ctx, address, netDialer, config)
 			p.endedAt = time.Now()
 			p.took = p.endedAt.Sub(began)
+			if p.err != nil {
+				d.unsettled.Add(-1)
+			}
 			close(p.done)
 		})
 	}
@@ -132,10 +146,19 @@ func (d *dialer) network() string {
 	return "tcp"
 }
 
-// connect tries the addresses of the server one after another, beginning with the
-// address that worked last. The connection returns only valid replies, because the
-// client trusts them.
+// connect opens a connection to the server. The connection returns only valid replies,
+// because the client trusts them.
 func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+	conn, err := d.connectToAny(ctx, address, netDialer, config)
+	if err != nil {
+		return nil, err
+	}
+	return respcheck.New(conn, respcheck.DefaultLimits), nil
+}
+
+// connectToAny tries the addresses of the server one after another, beginning with the
+// address that worked last.
+func (d *dialer) connectToAny(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (*trackedConn, error) {
 	addresses := d.addresses
 	if addresses == nil {
 		addresses = []string{address}
@@ -143,13 +166,14 @@ func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dia
 	d.mu.Lock()
 	first := d.first
 	d.mu.Unlock()
+	began := time.Now()
 	var lastErr error
 	for i := range addresses {
 		n := (first + i) % len(addresses)
 		conn, err := d.connectTo(ctx, addresses[n], len(addresses)-i, netDialer, config)
 		if err == nil {
 			d.setFirst(n)
-			return respcheck.New(d.track(conn, n), respcheck.DefaultLimits), nil
+			return d.track(conn, n, endpoint{address, netDialer, config, time.Since(began)}), nil
 		}
 		lastErr = err
 	}
@@ -208,10 +232,13 @@ func (e *handshakeError) Unwrap() error { return e.err }
 // track wraps a connection. When the dialer is closed, it closes the connection even if
 // a caller is waiting for a reply. If a connection is closed and no reply has ever
 // arrived on it, the next attempt starts with the next address.
-func (d *dialer) track(conn net.Conn, index int) net.Conn {
-	c := &trackedConn{Conn: conn, dialer: d, index: index}
+func (d *dialer) track(conn net.Conn, index int, e endpoint) *trackedConn {
+	c := &trackedConn{Conn: conn, dialer: d, index: index, endpoint: e}
 	c.touch()
 	c.release = context.AfterFunc(d.ctx, func() { _ = conn.Close() })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.open[c] = struct{}{}
 	return c
 }
 
@@ -219,10 +246,17 @@ type trackedConn struct {
 	net.Conn
 	dialer   *dialer
 	index    int
+	endpoint endpoint
+	closed   atomic.Bool
 	answered atomic.Bool
+	settled  atomic.Bool  // whether the connection does not count as unsettled any more
 	lastUsed atomic.Int64 // time of the last write, or of the last read that returned data, in ns since processStart
 	reading  atomic.Int32 // number of Read calls in progress
 	release  func() bool
+
+	// Time of the first write since the last read that returned data, in ns since
+	// processStart; 0 if there is none.
+	asked atomic.Int64
 }
 
 // idleAfter is the time without traffic after which a connection counts as idle. Before
@@ -246,6 +280,9 @@ func (c *trackedConn) Write(p []byte) (int, error) {
 	}
 	c.touch()
 	defer c.touch()
+	if c.asked.Load() == 0 {
+		c.asked.Store(c.lastUsed.Load())
+	}
 	return c.Conn.Write(p)
 }
 
@@ -262,14 +299,28 @@ func (c *trackedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.touch()
+		c.asked.Store(0)
 		c.answered.Store(true)
+		c.settle()
 	}
 	return n, err
+}
+
+func (c *trackedConn) settle() {
+	if !c.settled.Load() && c.settled.CompareAndSwap(false, true) {
+		c.dialer.unsettled.Add(-1)
+	}
 }
 
 // Close closes the connection.
 func (c *trackedConn) Close() error {
 	c.release()
+	c.settle()
+	if !c.closed.Swap(true) {
+		c.dialer.mu.Lock()
+		delete(c.dialer.open, c)
+		c.dialer.mu.Unlock()
+	}
 	if n := len(c.dialer.addresses); n > 1 && !c.answered.Load() {
 		c.dialer.setFirst((c.index + 1) % n)
 	}
@@ -284,8 +335,9 @@ func (d *dialer) close() {
 	d.mu.Unlock()
 	d.work.Wait()
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, p := range d.pending {
+	pending := slices.Collect(maps.Values(d.pending))
+	d.mu.Unlock()
+	for _, p := range pending {
 		if p.conn != nil {
 			_ = p.conn.Close()
 		}

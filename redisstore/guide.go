@@ -82,7 +82,9 @@ func (g *guideRule) Apply(ctx context.Context, now headgate.Instant, key string,
 	reply := make([]Reply, 1)
 	g.store.run(ctx, []Call{call}, reply)
 	if reply[0].Err != nil {
-		return headgate.Decision{}, classify(reply[0].Err)
+		err := classify(reply[0].Err)
+		g.store.noteFailure(err)
+		return headgate.Decision{}, err
 	}
 	return g.answer(reply[0].Text, v, cost)
 }

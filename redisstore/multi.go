@@ -35,7 +35,7 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	}
 	ctx, cancel := s.withTimeout(ctx)
 	defer cancel()
-	if err := x.run(ctx); err != nil {
+	if err := x.runWithin(ctx); err != nil {
 		for _, o := range x.ops {
 			o.rule.shared.markLost()
 		}

@@ -43,7 +43,9 @@ func Open(rawURL string, opts *Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(newLazyClient(t, option), &o)
+	client := newLazyClient(t, option)
+	client.dialer.maxStall = max(o.Timeout, minMaxStall)
+	return New(client, &o)
 }
 
 // lazyClient is a [Client] that connects when it is first used. If that fails, a later
@@ -115,9 +117,16 @@ func (a *attempt) expired() bool {
 
 func (c *lazyClient) connect(a *attempt) {
 	client, err := c.newClient()
+	if c.finish(a, client, err) && client != nil {
+		client.Close()
+	}
+	close(a.done)
+}
+
+// finish stores the result of an attempt. It returns true if the attempt failed.
+func (c *lazyClient) finish(a *attempt, client rueidis.Client, err error) (failed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer close(a.done)
 	a.endedAt = time.Now()
 	switch {
 	case c.closed:
@@ -126,11 +135,8 @@ func (c *lazyClient) connect(a *attempt) {
 		a.err = c.classifyConnect(err)
 	default:
 		c.client = client
-		return
 	}
-	if client != nil {
-		client.Close()
-	}
+	return a.err != nil
 }
 
 // newClient connects and checks that the mode of the server matches the URL. If the URL
@@ -213,6 +219,22 @@ func (c *lazyClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 
 // Sharded reports whether the scheme of the URL is the one for a cluster.
 func (c *lazyClient) Sharded(context.Context) (bool, error) { return c.kind == cluster, nil }
+
+// Slots connects if necessary and lists the hash slots; see [SlotLister].
+func (c *lazyClient) Slots(ctx context.Context) ([]SlotRange, error) {
+	client, err := c.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return rueidisClient{client}.Slots(ctx)
+}
+
+// suspect checks the connections that do not answer.
+func (c *lazyClient) suspect() { c.dialer.suspect() }
+
+// connecting reports whether a connection is being opened, or has been opened and has not
+// answered yet.
+func (c *lazyClient) connecting() bool { return c.dialer.unsettled.Load() > 0 }
 
 // Remove deletes the keys that match pattern. If the client has never connected, there
 // are no keys to delete and Remove does nothing.

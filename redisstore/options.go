@@ -43,8 +43,8 @@ type Options struct {
 	// Timeout is the maximum duration of a call whose context has no deadline. It is
 	// also the maximum time for which a call may be queued. 0 means 1 s.
 	Timeout time.Duration
-	// MaxWaiting is the maximum number of queued calls; in a cluster, for each 1/32 of
-	// the hash slots. Any further call fails with [headgate.ReasonOverloaded]. 0 means
+	// MaxWaiting is the maximum number of queued calls; in a cluster, for each node. Any
+	// further call fails with [headgate.ReasonOverloaded]. 0 means
 	// 65,536.
 	MaxWaiting int
 	// NoBatching makes the store send each call alone, even while other calls are in

@@ -94,7 +94,9 @@ func (s *Store) send(ctx context.Context, groups []*group) {
 	receivedAt := s.elapsed()
 	for i, g := range groups {
 		if err := replies[i].Err; err != nil {
-			g.fail(classify(err))
+			err = classify(err)
+			s.noteFailure(err)
+			g.fail(err)
 			continue
 		}
 		g.read(replies[i].Text)
@@ -122,12 +124,12 @@ const retryDelay = 2 * time.Millisecond
 // fewer.
 const maxRetries = 1000
 
-// run executes calls through the client. It sends a call again if the server certainly
-// did not execute the call. After NOSCRIPT, it sends the full script. After TRYAGAIN,
-// which a cluster returns while it moves the keys, it retries until ctx ends. If the
-// connection was found closed before the call was sent, run sends the call on another
-// connection.
-func (s *Store) run(ctx context.Context, calls []Call, replies []Reply) {
+// runWithRetries executes calls through the client. It sends a call again if the server
+// certainly did not execute the call. After NOSCRIPT, it sends the full script. After
+// TRYAGAIN, which a cluster returns while it moves the keys, it retries until ctx ends.
+// If the connection was found closed before the call was sent, runWithRetries sends the
+// call on another connection.
+func (s *Store) runWithRetries(ctx context.Context, calls []Call, replies []Reply) {
 	s.client.Run(ctx, calls, replies)
 	for range maxRetries {
 		var retries []int

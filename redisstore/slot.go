@@ -1,5 +1,7 @@
 package redisstore
 
+import "strings"
+
 // slotOf returns the cluster's hash slot of a key with the given hash tag: the lowest
 // 14 bits of the CRC-16 (XMODEM) of the tag.
 func slotOf(tag string) uint16 {
@@ -24,3 +26,14 @@ var crcTable = func() (table [256]uint16) {
 	}
 	return table
 }()
+
+// hashTag returns the part of a key that determines its hash slot: the text between the
+// first { and the next } if there is any, or else the whole key.
+func hashTag(key string) string {
+	if _, after, found := strings.Cut(key, "{"); found {
+		if tag, _, closed := strings.Cut(after, "}"); closed && tag != "" {
+			return tag
+		}
+	}
+	return key
+}

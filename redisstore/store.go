@@ -17,6 +17,8 @@ type Store struct {
 	options      Options
 	client       Client
 	batchers     batchers
+	topology     topologyReader
+	guard        guard
 	denials      denialCache
 	clocks       clockWatch
 	createdAt    time.Time
@@ -42,6 +44,7 @@ func New(client Client, opts *Options) (*Store, error) {
 	for i := range s.batchers {
 		s.batchers[i].store = s
 	}
+	s.topology.ctx, s.topology.cancel = context.WithCancel(context.Background())
 	s.denials.ttl = full.DenialCacheTTL.Nanoseconds()
 	return s, nil
 }
@@ -72,6 +75,7 @@ func (s *Store) learnSharded(ctx context.Context) error {
 	}
 	s.sharded.Store(sharded)
 	s.shardedKnown.Store(true)
+	s.refreshTopology(0)
 	return nil
 }
 
@@ -123,7 +127,8 @@ func (s *Store) Close() error {
 	var err error
 	s.closeOnce.Do(func() {
 		s.closed.Store(true)
-		idle := s.batchers.close()
+		s.topology.close()
+		idle := s.closeBatchers()
 		select {
 		case <-idle:
 		case <-time.After(closeTimeout):

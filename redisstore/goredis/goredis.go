@@ -95,6 +95,50 @@ func (a adapter) Sharded(context.Context) (bool, error) {
 	return !single, nil
 }
 
+// Slots asks all nodes of a cluster for the slots, and returns the first answer. It
+// returns nothing for a Ring, which has no slots.
+func (a adapter) Slots(ctx context.Context) ([]redisstore.SlotRange, error) {
+	c, ok := a.client.(*redis.ClusterClient)
+	if !ok {
+		return nil, nil
+	}
+	answers, ended := make(chan []redis.ClusterSlot, 1), make(chan error, 1)
+	go func() {
+		ended <- c.ForEachShard(context.WithoutCancel(ctx), func(ctx context.Context, node *redis.Client) error {
+			slots, err := node.ClusterSlots(ctx).Result()
+			if err == nil {
+				select {
+				case answers <- slots:
+				default: // another node has answered
+				}
+			}
+			return err
+		})
+	}()
+	select {
+	case slots := <-answers:
+		return rangesOf(slots), nil
+	case err := <-ended:
+		select {
+		case slots := <-answers:
+			return rangesOf(slots), nil
+		default:
+			return nil, err
+		}
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func rangesOf(slots []redis.ClusterSlot) (ranges []redisstore.SlotRange) {
+	for _, s := range slots {
+		if len(s.Nodes) > 0 {
+			ranges = append(ranges, redisstore.SlotRange{First: s.Start, Last: s.End, Node: s.Nodes[0].Addr})
+		}
+	}
+	return ranges
+}
+
 // Remove deletes the keys that match pattern, on every master of a cluster or every
 // shard of a Ring.
 func (a adapter) Remove(ctx context.Context, pattern string) error {
