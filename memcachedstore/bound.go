@@ -86,6 +86,15 @@ func (b *bound) Spacing(cost int64) time.Duration {
 // CanReserve reports whether the algorithm can reserve units in advance.
 func (b *bound) CanReserve() bool { return b.reserver != nil }
 
+// Node returns the address of the server that stores a key, if there are several; see
+// [headgate.NodeOf]. Otherwise, and with an existing client, it returns "".
+func (b *bound) Node(key string) string {
+	if len(b.store.servers) < 2 {
+		return ""
+	}
+	return b.store.servers[b.store.servers.index(b.scope.digest(key).name())].String()
+}
+
 // Limit returns the maximum number of units that can be spent at one instant.
 func (b *bound) Limit() int64 { return b.limit }
 

@@ -131,8 +131,17 @@ func (s *Store) do(ctx context.Context, j *job, keys []digest) error {
 	case <-j.done:
 		return j.err
 	case <-ctx.Done():
+		s.suspect(namesOf(keys))
 		return j.abandonError(ctx.Err())
 	}
+}
+
+func namesOf(keys []digest) []string {
+	names := make([]string, len(keys))
+	for i, d := range keys {
+		names[i] = d.name()
+	}
+	return names
 }
 
 // abandonError returns the error for a caller that stops waiting because of cause. A

@@ -18,6 +18,7 @@ type Store struct {
 	writer        *memcache.Client // client that writes states through pipelines; equals client in NewFromClient
 	pipelines     []*writePipeline // one for each server; nil in NewFromClient
 	servers       servers          // list of servers; nil in NewFromClient
+	connections   []*connections   // to each server; nil in NewFromClient
 	maxLogEntries int
 	scheduler     scheduler
 	readBatchers  []batcher[readRequest] // one for each server
@@ -47,7 +48,7 @@ func New(opts *Options, servers ...string) (*Store, error) {
 		return nil, err
 	}
 	client := memcache.NewFromSelector(list)
-	client.Timeout, client.DialContext = o.Timeout, dialLimited
+	client.Timeout = o.Timeout
 	// If there are several servers, up to MaxConns operations on keys of several servers
 	// use a server in addition to the MaxConns operations on this server alone.
 	client.MaxIdleConns = o.MaxConns * min(len(list), 2)
@@ -79,6 +80,7 @@ func newStore(o Options, client *memcache.Client, list servers) *Store {
 		writer:    client,
 	}
 	if list != nil {
+		s.connections, client.DialContext = newConnections(list)
 		s.writer, s.pipelines = newWriter(client, list)
 	}
 	s.readBatchers = make([]batcher[readRequest], max(1, len(list)))
