@@ -20,6 +20,8 @@ const healthTimeout = time.Second
 type HealthOptions struct {
 	// Store is the name of the store.
 	Store string
+	// NodesUnavailable returns the number of unavailable nodes of the store.
+	NodesUnavailable func() int
 	// Config returns the number of configurations that have taken effect, and whether
 	// the current configuration file was rejected. nil means that there is no file.
 	Config func() (generation uint64, refused bool)
@@ -73,7 +75,11 @@ type readiness struct {
 	Status string `json:"status"` // ok, degraded or draining
 	Store  string `json:"store"`
 	// Reason why the store is unavailable; its address and details are only logged.
-	Reason string       `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Number of nodes of the store that are unavailable. The health check uses one key,
+	// which may be on another node.
+	NodesUnavailable int `json:"nodes_unavailable,omitempty"`
+
 	Config *configState `json:"config,omitempty"`
 
 	ControlPlane *controlPlaneState `json:"control_plane,omitempty"`
@@ -102,6 +108,11 @@ func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := h.engine.Health(ctx); err != nil {
 		state.Status, state.Reason = "degraded", engine.StoreErrorReason(err)
+	}
+	if h.opts.NodesUnavailable != nil {
+		if state.NodesUnavailable = h.opts.NodesUnavailable(); state.NodesUnavailable > 0 {
+			state.Status = "degraded"
+		}
 	}
 	if h.opts.Config != nil {
 		state.Config = new(configState)

@@ -371,6 +371,20 @@ func TestReadyzControlPlane(t *testing.T) {
 	}
 }
 
+// An instance whose store has an unavailable node is ready but degraded.
+func TestReadyzNodes(t *testing.T) {
+	t.Parallel()
+	for nodes, want := range map[int]string{
+		0: `{"status":"ok","store":"memory"}`,
+		2: `{"status":"degraded","store":"memory","nodes_unavailable":2}`,
+	} {
+		s := serveHealth(t, &httpapi.HealthOptions{Store: "memory", NodesUnavailable: func() int { return nodes }}, nil, nil)
+		if got := s.do("GET", "/readyz", ""); got.status != 200 || got.body != want {
+			t.Errorf("got %d %s want %s", got.status, got.body, want)
+		}
+	}
+}
+
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	s := serveHealth(t, &httpapi.HealthOptions{Store: "memory"}, nil, nil)

@@ -80,7 +80,9 @@ type Metrics struct {
 	operations   *prometheus.CounterVec
 	refused      *prometheus.CounterVec
 	latency      *prometheus.HistogramVec
+	store        storeState
 	storeUp      prometheus.Gauge
+	nodeDown     *prometheus.GaugeVec
 	outages      *prometheus.CounterVec
 	clockSetBack prometheus.Counter
 	draining     prometheus.Gauge
@@ -122,7 +124,8 @@ func (m *Metrics) addRecorders() {
 
 // addState adds the metrics of the store's availability and of the shutdown.
 func (m *Metrics) addState() {
-	up := gauge("store_up", "1 if the store is available, 0 if not.")
+	up := gauge("store_up", "1 if the store is available, 0 if not, or if any of its nodes is not.")
+	m.nodeDown = gauge("store_node_unavailable", "1 if this node of the store is unavailable, 0 if it has recovered.", "node")
 	draining := gauge("draining", "1 if this instance is shutting down, 0 if not.")
 	m.storeUp, m.draining = up.WithLabelValues(), draining.WithLabelValues()
 	m.storeUp.Set(1)
@@ -130,7 +133,7 @@ func (m *Metrics) addState() {
 	m.outages = counter("store_outages_total", "Store outages, by the reason of the first error.", "reason")
 	clock := counter("store_clock_set_back_total", "Times that the clock of the Redis server was found to have gone back; at most one a minute.")
 	m.clockSetBack = clock.WithLabelValues()
-	m.add(up, draining, m.outages, clock)
+	m.add(up, m.nodeDown, draining, m.outages, clock)
 }
 
 const namespace = "headgate"
@@ -162,16 +165,6 @@ func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
 // Draining sets the metric headgate_draining to 1.
 func (m *Metrics) Draining() { m.draining.Set(1) }
-
-// ObserveStore records that the store became unavailable or that it recovered.
-func (m *Metrics) ObserveStore(e headgate.StoreEvent) {
-	if !e.Unavailable {
-		m.storeUp.Set(1)
-		return
-	}
-	m.storeUp.Set(0)
-	m.outages.WithLabelValues(e.Reason.String()).Inc()
-}
 
 // ObserveClockSetBack counts that the clock of the Redis server went back.
 func (m *Metrics) ObserveClockSetBack(time.Duration) { m.clockSetBack.Inc() }

@@ -156,6 +156,31 @@ func TestStoreOutageCounted(t *testing.T) {
 		`headgate_decisions_total{api="http",outcome="undecided",policy="seen"} 1`)
 }
 
+// Each node of the store has its own series, up to a maximum number.
+func TestNodeOutageCounted(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	down := func(node string) headgate.StoreEvent {
+		return headgate.StoreEvent{Node: node, Unavailable: true, Reason: headgate.ReasonTimedOut, Err: errors.New("x")}
+	}
+	m.ObserveStore(down("a:1"))
+	m.ObserveStore(down("b:1"))
+	m.ObserveStore(headgate.StoreEvent{Node: "a:1"})
+	requireMetrics(t, m, "headgate_store_up")
+	requireMetrics(t, m, "headgate_store_node", `headgate_store_node_unavailable{node="b:1"} 1`)
+	if got := m.NodesUnavailable(); got != 1 {
+		t.Errorf("got %d unavailable nodes want 1", got)
+	}
+	m.ObserveStore(headgate.StoreEvent{Node: "b:1"})
+	requireMetrics(t, m, "headgate_store_up", `headgate_store_up 1`)
+	for i := range 1000 {
+		m.ObserveStore(down(fmt.Sprint("node:", i)))
+	}
+	if got := len(scrape(t, m, "headgate_store_node_unavailable")); got != 101 {
+		t.Errorf("1002 nodes: got %d series want 101", got)
+	}
+}
+
 func TestDecisionDurationSampling(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -186,7 +211,7 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 	for range 3 {
 		decide(t, e, headgate.Take, check("strict", "k"))
 	}
-	m.ObserveStore(headgate.StoreEvent{Unavailable: true, Reason: headgate.ReasonRefused})
+	m.ObserveStore(headgate.StoreEvent{Node: "a:1", Unavailable: true, Reason: headgate.ReasonRefused})
 	m.Config(func() metrics.ConfigState {
 		return metrics.ConfigState{Generation: 2, Since: time.UnixMilli(1500), Loads: 2, Refused: 1}
 	})
@@ -212,7 +237,7 @@ func TestStateMetrics(t *testing.T) {
 		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
 	requireMetrics(t, m, "headgate_draining", `headgate_draining 1`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
-	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_outages_total{reason="refused"} 1`,
+	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,
 		`headgate_store_overflowed_total 3`)
 }
 

@@ -42,13 +42,13 @@ func newParts(
 	}
 	live := startConfig(sources, c, e, log)
 	seen.report(store, live, v.handler, v.client, c.Envoy.ResponseMS)
-	health := httpapi.NewHealth(e, healthOptions(c, live, v))
+	health := httpapi.NewHealth(e, healthOptions(c, live, v, seen))
 	return &parts{c, version, log, seen, e, engines, v, live, health}, nil
 }
 
 // healthOptions returns the options for /readyz, which are the same on every listener.
-func healthOptions(c *config.Config, live *config.Live, v *envoyEndpoint) *httpapi.HealthOptions {
-	opts := &httpapi.HealthOptions{Store: storeopen.Name(string(c.Store))}
+func healthOptions(c *config.Config, live *config.Live, v *envoyEndpoint, seen *observers) *httpapi.HealthOptions {
+	opts := &httpapi.HealthOptions{Store: storeopen.Name(string(c.Store)), NodesUnavailable: seen.NodesUnavailable}
 	if v.client != nil {
 		opts.ControlPlane = v.controlPlane
 	}

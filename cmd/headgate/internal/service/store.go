@@ -12,19 +12,23 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
-// LogStoreEvents returns an observer that logs one line when a store becomes
-// unavailable, and one when it has recovered.
+// LogStoreEvents returns an observer that logs one line when a store, or one of its
+// nodes, becomes unavailable, and one when it has recovered.
 func LogStoreEvents(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
 
 type storeLog struct{ log *slog.Logger }
 
 // ObserveStore logs a store event.
 func (s storeLog) ObserveStore(e headgate.StoreEvent) {
+	log := s.log
+	if e.Node != "" {
+		log = log.With("node", e.Node)
+	}
 	if e.Unavailable {
-		s.log.Warn("store unavailable", "reason", e.Reason.String(), "error", e.Err)
+		log.Warn("store unavailable", "reason", e.Reason.String(), "error", e.Err)
 		return
 	}
-	s.log.Info("store recovered")
+	log.Info("store recovered")
 }
 
 // ObserveClockSetBack logs that the clock of a server went back.
