@@ -126,7 +126,7 @@ soak: ## Long random tests: STEPS of Go against Lua (100 million), RUNS of store
 	go test ./storetest ./memstore -count $(RUNS) -timeout 0
 
 .PHONY: soak-stores
-soak-stores: setup ## Long store tests: decisions, histories with faults, restarts, outages
+soak-stores: setup ## Long store tests: decisions, histories with faults, restarts, outages (on an idle machine)
 	go test ./redisstore -run 'TestConformanceModes/default|TestConformanceCluster' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./memcachedstore -run 'TestStore$$' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./redisstore -run 'Histor|CrowdServerRestarts' -count 1 -timeout 0 -v -histories 500
@@ -135,6 +135,7 @@ soak-stores: setup ## Long store tests: decisions, histories with faults, restar
 	go test ./redisstore -run LogWorkIsBounded -count 1 -timeout 0 -v -log-entries 1000000
 	go test ./redisstore -run ScriptFlush -count 1 -timeout 0 -v -flush 30s
 	go test ./fallback -run RedisUnavailable -count 1 -timeout 0 -v -outage 30s
+	go test ./fallback -run 'OneNodeUnavailable|SilentConnections' -count 1 -timeout 0 -v -fault-runs 20 -fault-time 14s -fault-budget 50ms
 
 ##@ Analysis
 

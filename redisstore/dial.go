@@ -53,7 +53,7 @@ type pendingDial struct {
 const maxUnclaimed = time.Second
 
 func newDialer(t *target) *dialer {
-	d := &dialer{kind: t.kind, pending: map[string]*pendingDial{}, open: map[*trackedConn]struct{}{}, checking: map[string]bool{}}
+	d := &dialer{kind: t.kind, pending: map[string]*pendingDial{}, open: map[*trackedConn]struct{}{}, checking: map[string]bool{}, maxStall: minMaxStall}
 	if t.kind == single || t.kind == socket {
 		d.addresses = t.addresses
 	}

@@ -28,9 +28,12 @@ const (
 	// when it continues, in any order.
 	replyGrace = 20 * time.Millisecond
 
-	minCheckTimeout = 200 * time.Millisecond // minimum timeout of the first attempt to connect; it doubles for each further one
-	checkPause      = 50 * time.Millisecond  // pause between two attempts
-	maxCheck        = 30 * time.Second       // maximum duration of a check
+	// minCheckTimeout is the minimum timeout of the first attempt to connect. The timeout
+	// doubles for each further attempt.
+	minCheckTimeout = 200 * time.Millisecond
+
+	checkPause = 50 * time.Millisecond // pause between two attempts
+	maxCheck   = 30 * time.Second      // maximum duration of a check
 )
 
 // endpoint is where a connection leads, so that another one can be opened.

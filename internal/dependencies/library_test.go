@@ -22,7 +22,7 @@ var libraryRules = map[string]packageRule{
 	"fallback": {
 		why:   "it wraps any store, so it imports none",
 		code:  []string{".", "internal/micros", "internal/turn"},
-		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest"},
+		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore", "storetest"},
 	},
 	"grpclimit": {
 		why:  "gRPC interceptors over any store; client addresses and fields are those of HTTP",
