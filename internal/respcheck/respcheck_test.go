@@ -164,7 +164,7 @@ func TestConn(t *testing.T) {
 			conn := New(discard{client}, DefaultLimits)
 			replies, want := test.replies, test.want
 			requests := test.requests
-			if want == errHello2 {
+			if errors.Is(want, errHello2) {
 				first := strings.Index(requests, "*7")
 				write(t, conn, requests[:first], chunk)
 				n := strings.Index(replies, "*3")
@@ -175,7 +175,7 @@ func TestConn(t *testing.T) {
 			}
 			write(t, conn, requests, chunk)
 			got, err := readAll(t, conn, server, replies, chunk)
-			if err != want {
+			if !errors.Is(err, want) {
 				t.Errorf("%s, chunks of %d: got error %v want %v", name, chunk, err, want)
 			}
 			if want == nil && got != replies || !strings.HasPrefix(replies, got) || want != nil && got == replies {
@@ -215,7 +215,7 @@ func TestBounded(t *testing.T) {
 		client, server := net.Pipe()
 		conn := Bounded(discard{client}, Limits{Bytes: 100, Elements: 10})
 		write(t, conn, "PING\r\n", 4)
-		if _, err := readAll(t, conn, server, test.replies, 1<<20); err != test.want {
+		if _, err := readAll(t, conn, server, test.replies, 1<<20); !errors.Is(err, test.want) {
 			t.Errorf("%s: got error %v want %v", name, err, test.want)
 		}
 	}
