@@ -87,7 +87,7 @@ func TestTakeNEqualsNTakes(t *testing.T) {
 
 func TestRetryAfterIsExact(t *testing.T) { // T25
 	forEachStep(t, stepsPerTest, func(t *testing.T, d generator, k *key, now, cost int64) {
-		decision := k.take(now, cost) // converts the state of another limit
+		decision := k.take(now, cost)
 		wait := decision.RetryAfter.Microseconds()
 		switch {
 		case decision.Allowed || decision.Never:

@@ -60,21 +60,24 @@ func (b *bucket) Take(s State, t, n int64) (State, bool) {
 	if n == 0 || n > b.burst {
 		return s, n == 0
 	}
-	next := b.advance(b.carryOver(s), t, n)
+	next := b.advance(b.carryOver(s, t), t, n)
 	if next.A > t+b.full || next.A == t+b.full && next.B > b.fullR {
 		return s, false
 	}
 	return next, true
 }
 
-// carryOver converts the state of another limit: it keeps TAT and rounds a fraction of a
-// µs up.
-func (b *bucket) carryOver(s State) State {
+// carryOver converts the state of another limit: it keeps TAT, rounds a fraction of a
+// µs up, and reduces TAT to t + B·T if it is later.
+func (b *bucket) carryOver(s State, t int64) State {
 	if s.C == b.fingerprint {
 		return s
 	}
 	if s.B > 0 {
 		s.A, s.B = s.A+1, 0
+	}
+	if s.A > t+b.full {
+		s.A, s.B = t+b.full, b.fullR
 	}
 	s.C = b.fingerprint
 	return s
@@ -102,7 +105,7 @@ func (b *bucket) advance(s State, t, n int64) State {
 // B·T − t and reset_after = max(0, TAT−t). The delay of a leaky bucket is the value of
 // reset_after before the units were spent.
 func (b *bucket) Answer(s State, t, asked, spent int64, allowed bool) headgate.Decision {
-	s = b.carryOver(s)
+	s = b.carryOver(s, t)
 	d := headgate.Decision{Allowed: allowed, Limit: b.burst, Remaining: b.remaining(s, t)}
 	d.ResetAfter = micros.Duration(max(0, b.ResetAt(s)-t))
 	switch {
@@ -148,15 +151,11 @@ func (b *bucket) delay(s State, t, n int64) int64 {
 	return max(0, d)
 }
 
-// Refund changes TAT to max(t, TAT − n·T). If the limit was changed, it first reduces
-// TAT to t + B·T if TAT is later.
+// Refund changes TAT to max(t, TAT − n·T).
 func (b *bucket) Refund(s State, t, n int64) State {
-	now := b.carryOver(s)
+	now := b.carryOver(s, t)
 	if now.A < t || n == 0 {
 		return s
-	}
-	if s.C != b.fingerprint && now.A > t+b.full {
-		now.A, now.B = t+b.full, b.fullR
 	}
 	whole, r := b.units(n)
 	return b.back(now, t, whole, r)
@@ -213,7 +212,7 @@ func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int6
 	if n == 0 || n > b.burst {
 		return s, 0, n == 0
 	}
-	next := b.advance(b.carryOver(s), t, n)
+	next := b.advance(b.carryOver(s, t), t, n)
 	delay = b.wait(next, t)
 	if b.leaky {
 		delay = b.delay(next, t, n)

@@ -32,17 +32,20 @@ local function units_in(f, whole, r)
   return q + ceil_div(rest + r, f.p)
 end
 
--- carry_over converts the state of another limit: it keeps TAT and rounds a fraction of
--- a µs up.
-local function carry_over(b, s)
+-- carry_over converts the state of another limit: it keeps TAT, rounds a fraction of a
+-- µs up, and reduces TAT to t + B·T if it is later.
+local function carry_over(b, s, t)
   if s.c == b.fingerprint then
     return s
   end
-  local a = s.a
+  local a, r = s.a, 0
   if s.b > 0 then
     a = a + 1
   end
-  return {a = a, b = 0, c = b.fingerprint}
+  if a > t + b.full then
+    a, r = t + b.full, b.full_r
+  end
+  return {a = a, b = r, c = b.fingerprint}
 end
 
 -- advance calculates TAT after n further units were spent, whether or not they are
@@ -129,7 +132,7 @@ function bucket.take(b, s, t, n)
   if n == 0 or n > b.burst then
     return s, n == 0
   end
-  local past, r = advance(b, carry_over(b, s), t, n)
+  local past, r = advance(b, carry_over(b, s, t), t, n)
   if past > 0 or (past == 0 and r > b.full_r) then
     return s, false
   end
@@ -139,7 +142,7 @@ end
 -- answer returns the decision on a request for asked units at t. s is the state after
 -- the request, and spent is the number of units that the request spent.
 function bucket.answer(b, s, t, asked, spent, allowed)
-  s = carry_over(b, s)
+  s = carry_over(b, s, t)
   local d = {
     allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
     retry_after = 0, reset_after = max(0, bucket.reset_at(b, s) - t), delay = 0,
@@ -154,15 +157,11 @@ function bucket.answer(b, s, t, asked, spent, allowed)
   return d
 end
 
--- refund changes TAT to max(t, TAT − n·T). If the limit was changed, it first reduces
--- TAT to t + B·T if TAT is later.
+-- refund changes TAT to max(t, TAT − n·T).
 function bucket.refund(b, s, t, n)
-  local now = carry_over(b, s)
+  local now = carry_over(b, s, t)
   if now.a < t or n == 0 then
     return s
-  end
-  if s.c ~= b.fingerprint and now.a > t + b.full then
-    now.a, now.b = t + b.full, b.full_r
   end
   return back(b, now, t, times(b, n))
 end
@@ -199,10 +198,11 @@ function bucket.reserve(b, s, t, n, max_delay)
   if n == 0 or n > b.burst then
     return s, 0, n == 0
   end
-  local past, r = advance(b, carry_over(b, s), t, n)
+  local now = carry_over(b, s, t)
+  local past, r = advance(b, now, t, n)
   local held = wait(b, past, r)
   if b.leaky then
-    held = delay(b, s, t, 0)
+    held = delay(b, now, t, 0)
   end
   if held > max_delay or past >= MAX_EXACT - b.full - t then
     return s, held, false

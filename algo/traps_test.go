@@ -355,7 +355,7 @@ func TestLimitChangeKeepsSpentUnits(t *testing.T) { // T45
 		reset     int64
 	}{
 		{headgate.TokenBucket, "20/s", 8, 600_000},           // 600 ms until full are 12 units of 50 ms
-		{headgate.TokenBucket, "10/s burst 5", 0, 600_000},   // TAT is kept
+		{headgate.TokenBucket, "10/s burst 5", 0, 500_000},   // at most B·T
 		{headgate.TokenBucket, "1/s burst 10", 9, 600_000},   // 600 ms are less than a unit
 		{headgate.LeakyBucket, "20/s", 8, 600_000},           // the same arithmetic
 		{headgate.TokenBucketInterval, "20/s", 4, 1_000_000}, // 4 tokens stay 4: 16 are missing, one refill

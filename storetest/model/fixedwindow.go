@@ -18,7 +18,7 @@ func (w *fixedWindow) clone() state {
 
 // carry keeps the count under the new limit. The model does not define what happens to
 // the count if the period changes.
-func (w *fixedWindow) carry(l headgate.Limit) {
+func (w *fixedWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 

@@ -37,13 +37,13 @@ type params struct {
 }
 
 // state is the state of a key under one algorithm. Before a method with a parameter t,
-// except advance, advance(t) must have been called.
+// except carry and advance, advance(t) must have been called.
 type state interface {
 	clone() state
 	// text returns a text that identifies the state exactly; see [Key.Text].
 	text() string
-	// carry converts the state to the limit l.
-	carry(l headgate.Limit)
+	// carry converts the state to the limit l at t.
+	carry(l headgate.Limit, t int64)
 	// advance updates the state to t: it refills units, or removes expired units.
 	advance(t int64)
 	// capacity returns the maximum cost of one request.
@@ -85,7 +85,7 @@ func (k *Key) clear() {
 // decision. If it does not spend units, the key is unchanged: it remains in the state of
 // its last limit.
 func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
-	after := k.under(l)
+	after := k.under(l, t)
 	d := after.decide(t, n)
 	if d.Allowed && n > 0 {
 		after.spend(t, n)
@@ -97,7 +97,7 @@ func (k *Key) Take(l headgate.Limit, t, n int64) headgate.Decision {
 
 // Peek returns the decision of a Take with the same arguments, but changes nothing.
 func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
-	copied := k.under(l)
+	copied := k.under(l, t)
 	d := copied.decide(t, n)
 	copied.describe(&d, t)
 	return d
@@ -107,7 +107,7 @@ func (k *Key) Peek(l headgate.Limit, t, n int64) headgate.Decision {
 // decision of a peek after the refund.
 func (k *Key) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	if n > 0 {
-		*k = *k.under(l)
+		*k = *k.under(l, t)
 		k.state.advance(t)
 		k.state.refund(t, n)
 	}
@@ -123,7 +123,7 @@ func (k *Key) Reset(l headgate.Limit, t int64) headgate.Decision {
 // Unused reports whether the key equals an unused key at t under the limit l. If so, a
 // store may have dropped its state.
 func (k *Key) Unused(l headgate.Limit, t int64) bool {
-	copied := k.under(l)
+	copied := k.under(l, t)
 	copied.state.advance(t)
 	return copied.state.unusedAt(t) <= t
 }
@@ -132,7 +132,7 @@ func (k *Key) Unused(l headgate.Limit, t int64) bool {
 // the limit l. A store may or may not have dropped these units, so that its decisions
 // at an instant before t cannot be predicted.
 func (k *Key) HasExpiredUnits(l headgate.Limit, t int64) bool {
-	copied := k.under(l)
+	copied := k.under(l, t)
 	kept := copied.state.clone()
 	copied.state.advance(t)
 	return k.Unused(l, t) || !reflect.DeepEqual(kept, copied.state)
@@ -142,11 +142,11 @@ func (k *Key) clone() *Key {
 	return &Key{algorithm: k.algorithm, limit: k.limit, state: k.state.clone()}
 }
 
-// under returns a copy of the key with its state converted to the limit l.
-func (k *Key) under(l headgate.Limit) *Key {
+// under returns a copy of the key with its state converted to the limit l at t.
+func (k *Key) under(l headgate.Limit, t int64) *Key {
 	copied := k.clone()
 	if p := (params{l.Rate, l.Capacity(), l.Period}); p != k.limit {
-		copied.state.carry(l)
+		copied.state.carry(l, t)
 		copied.limit = p
 	}
 	return copied

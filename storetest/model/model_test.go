@@ -159,8 +159,8 @@ func TestChangedLimit(t *testing.T) {
 		want      string
 	}{
 		{headgate.TokenBucket, "20/1m", "allow left=12 retry=0 reset=24000000 delay=0"},
-		{headgate.TokenBucket, "10/10s", "allow left=0 retry=0 reset=24000000 delay=0"}, // TAT is kept
-		{headgate.LeakyBucket, "10/10s", "allow left=0 retry=0 reset=24000000 delay=24000000"},
+		{headgate.TokenBucket, "10/10s", "allow left=0 retry=0 reset=10000000 delay=0"}, // at most t + B·T
+		{headgate.LeakyBucket, "10/10s", "allow left=0 retry=0 reset=10000000 delay=10000000"},
 		{headgate.TokenBucketInterval, "20/1m", "allow left=6 retry=0 reset=60000000 delay=0"},
 		{headgate.TokenBucketInterval, "5/1m", "allow left=5 retry=0 reset=0 delay=0"},
 		{headgate.FixedWindow, "20/1m", "allow left=16 retry=0 reset=30000000 delay=0"},

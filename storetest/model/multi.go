@@ -18,7 +18,7 @@ type Debit struct {
 // twice, both costs are spent. A key from which it spends nothing is unchanged: it
 // remains in the state of its last limit.
 func TakeAll(t int64, debits []Debit) headgate.Decision {
-	copied := copyKeys(debits)
+	copied := copyKeys(t, debits)
 	d := decideAll(t, copied, true)
 	for i, c := range debits {
 		if d.Allowed && c.Cost > 0 {
@@ -31,17 +31,17 @@ func TakeAll(t int64, debits []Debit) headgate.Decision {
 // PeekAll returns the decision of a TakeAll with the same arguments, but changes
 // nothing.
 func PeekAll(t int64, debits []Debit) headgate.Decision {
-	return decideAll(t, copyKeys(debits), false)
+	return decideAll(t, copyKeys(t, debits), false)
 }
 
 // copyKeys returns debits of copies of the keys, with their states converted to the
-// limits of the debits.
-func copyKeys(debits []Debit) []Debit {
+// limits of the debits at t.
+func copyKeys(t int64, debits []Debit) []Debit {
 	copies := make(map[*Key]*Key)
 	copied := slices.Clone(debits)
 	for i, c := range debits {
 		if copies[c.Key] == nil {
-			copies[c.Key] = c.Key.under(c.Limit)
+			copies[c.Key] = c.Key.under(c.Limit, t)
 		}
 		copied[i].Key = copies[c.Key]
 	}

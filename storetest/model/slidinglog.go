@@ -22,7 +22,7 @@ func (w *slidingLog) clone() state {
 	return &c
 }
 
-func (w *slidingLog) carry(l headgate.Limit) {
+func (w *slidingLog) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 

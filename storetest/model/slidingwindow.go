@@ -24,7 +24,7 @@ func (w *slidingWindow) clone() state {
 
 // carry keeps the counts under the new limit. The model does not define what happens to
 // the counts if the period changes.
-func (w *slidingWindow) carry(l headgate.Limit) {
+func (w *slidingWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period = l.Rate, l.Period.Microseconds()
 }
 

@@ -10,11 +10,10 @@ import (
 // leaky bucket, which delays the requests that it admits. tat is the theoretical
 // arrival time: the instant at which the bucket is full again.
 type tokenBucket struct {
-	queues  bool
-	tat     *big.Rat // nil if the bucket is unused
-	unit    *big.Rat // time in which one unit is refilled, in µs: T
-	full    int64    // capacity: B
-	changed bool     // whether the limit has changed since tat was set
+	queues bool
+	tat    *big.Rat // nil if the bucket is unused
+	unit   *big.Rat // time in which one unit is refilled, in µs: T
+	full   int64    // capacity: B
 }
 
 func (b *tokenBucket) clone() state {
@@ -22,11 +21,12 @@ func (b *tokenBucket) clone() state {
 	return &c
 }
 
-// carry keeps tat, rounded up to a microsecond.
-func (b *tokenBucket) carry(l headgate.Limit) {
-	b.unit, b.full, b.changed = rat(l.Period.Microseconds(), l.Rate), l.Capacity(), true
+// carry keeps tat, rounded up to a microsecond, but reduces it to t + B·T of the new
+// limit if it is later.
+func (b *tokenBucket) carry(l headgate.Limit, t int64) {
+	b.unit, b.full = rat(l.Period.Microseconds(), l.Rate), l.Capacity()
 	if b.tat != nil {
-		b.tat = whole(ceil(b.tat))
+		b.tat = minRat(whole(ceil(b.tat)), b.after(t, b.full))
 	}
 }
 
@@ -39,18 +39,12 @@ func (b *tokenBucket) admits(t, n int64) bool {
 	return b.arrival(t, n).Cmp(b.after(t, b.full)) <= 0
 }
 
-func (b *tokenBucket) spend(t, n int64) { b.tat, b.changed = b.arrival(t, n), false }
+func (b *tokenBucket) spend(t, n int64) { b.tat = b.arrival(t, n) }
 
-// refund reduces tat by n·T. If the limit has changed, it first reduces tat to t + B·T
-// of the new limit if it is later.
 func (b *tokenBucket) refund(t, n int64) {
-	if b.tat != nil && b.changed {
-		b.tat = minRat(b.tat, b.after(t, b.full))
-	}
 	if b.tat != nil {
 		b.tat = maxRat(whole(t), sub(b.tat, b.units(n)))
 	}
-	b.changed = false
 }
 
 // remaining returns floor(B − max(0, tat−t)/T), but at least 0.

@@ -24,7 +24,7 @@ func (b *intervalBucket) clone() state {
 
 // carry keeps the number of tokens under the new limit. advance reduces it to the new
 // capacity.
-func (b *intervalBucket) carry(l headgate.Limit) {
+func (b *intervalBucket) carry(l headgate.Limit, _ int64) {
 	b.rate, b.interval, b.full = l.Rate, l.Period.Microseconds(), l.Capacity()
 }
 

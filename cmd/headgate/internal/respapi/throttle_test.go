@@ -47,7 +47,7 @@ func TestThrottleRepliesLikeRedisCell(t *testing.T) {
 		{"−0", []string{"-0 1 2 -0"}, []int64{0, 1, 1, -1, 0}},
 		{"other limits keep what was spent", []string{"4 1 1 5", "9 1 1"}, []int64{0, 10, 4, -1, 6}},
 		{"other periods keep what was spent", []string{"4 1 1 5", "4 1 10"}, []int64{0, 5, 3, -1, 15}},
-		{"a smaller limit waits for all that was spent", []string{"99 1 1 100", "0 1 2"}, []int64{1, 1, 0, 100, 100}},
+		{"a smaller limit is at most exhausted", []string{"99 1 1 100", "0 1 2"}, []int64{1, 1, 0, 2, 2}},
 		{"a denial under another limit changes nothing", []string{"4 5 86400 5", "99 100 1", "99 100 1 100", "99 100 1 101", "4 5 86400"}, []int64{1, 5, 0, 17280, 86400}},
 		{"max_burst −1 is a limit of nothing", []string{"-1 1 1"}, []int64{1, 0, 0, -1, 0}},
 		{"max_burst −1, quantity 0", []string{"-1 1 1 0"}, []int64{0, 0, 0, -1, 0}},
@@ -189,7 +189,7 @@ func TestThrottleRepliesLikeThrottlecrab(t *testing.T) {
 		{"quantity 0 on an exhausted key", []string{"3 1 60 3", "3 1 60 0"}, []int64{1, 3, 0, 180, 0}},
 		{"quantity above the limit", []string{"10 100 60 15"}, []int64{0, 10, 10, 0, 0}},
 		{"the largest max_burst", []string{"1000000000 1000000000 1"}, []int64{1, 1e9, 1e9 - 1, 0, 0}},
-		{"other limits keep what was spent", []string{"10 10 10 10", "5 10 10"}, []int64{0, 5, 0, 10, 6}},
+		{"other limits keep what was spent", []string{"10 10 10 10", "5 10 10"}, []int64{0, 5, 0, 5, 1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, _ := newThrottle(t)
@@ -275,8 +275,8 @@ func TestPeekChangesNothing(t *testing.T) {
 		command           string
 		spent, asked, now []int64
 	}{
-		{"CL.THROTTLE", []int64{0, 16, 6, -1, 20}, []int64{0, 3, 0, -1, 20}, []int64{0, 16, 6, -1, 20}},
-		{"THROTTLE", []int64{1, 15, 5, 20, 0}, []int64{1, 2, 0, 20, 0}, []int64{1, 15, 5, 20, 0}},
+		{"CL.THROTTLE", []int64{0, 16, 6, -1, 20}, []int64{0, 3, 0, -1, 3}, []int64{0, 16, 6, -1, 20}},
+		{"THROTTLE", []int64{1, 15, 5, 20, 0}, []int64{1, 2, 0, 2, 0}, []int64{1, 15, 5, 20, 0}},
 	} {
 		for _, step := range []struct {
 			args string
