@@ -13,9 +13,8 @@ type Decision struct {
 	// Never is true if the cost is above Limit, so that waiting does not help. Allowed
 	// is then false and RetryAfter is 0.
 	Never bool
-	// Degraded is set if the store failed and the failure mode of the policy made this
-	// decision: it is the reason of the failure. It is the zero value if the store
-	// decided.
+	// Degraded is the reason for the store's failure if the failure mode of the policy
+	// made this decision. It is the zero value if the store decided.
 	Degraded StoreErrorReason
 	// Limit is the maximum number of units that can be spent simultaneously: the
 	// capacity B of a bucket or the rate L of a window.

@@ -7,8 +7,9 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// ours is a token bucket in the embedded store, used through headgate.Limiter as in a
-// program. MaxEntries is the number of keys; all other settings have their defaults.
+// ours is a token bucket in the embedded store. It is used through headgate.Limiter, as
+// in a typical program. MaxEntries is the number of keys; all other settings have their
+// defaults.
 type ours struct {
 	limiter *headgate.Limiter
 	burst   int64

@@ -32,7 +32,7 @@ const (
 )
 
 // errNoEvidence is the outcome of a call that shows nothing about the server's health.
-var errNoEvidence = errors.New("fallback: outcome is not evidence about the store")
+var errNoEvidence = errors.New("fallback: the outcome does not show whether the store is available")
 
 // breaker is the circuit breaker of one node. The library gobreaker counts failures.
 // Probing and recovery are implemented here, because with the library alone a caller

@@ -40,7 +40,8 @@
 // The local store applies a share of the limit's rate and of its capacity to each key:
 // see [Options].Instances. Local state is kept when the store recovers, so a store that
 // fails repeatedly does not grant the share again after each failure. Let B + s·L/P be
-// the maximum number of units that one store allows in any time span of length s. N
+// the maximum number of units that one store allows in any time span of length s, under a
+// limit of L units per period P with capacity B. N
 // instances and their store together allow at most twice as many units in any such
 // span, however often the store fails. Around a single outage they allow at most 2·B
 // units more than the store alone. Local decisions are not charged to the store
@@ -246,7 +247,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	}
 	rule.Limit = share(rule.Algorithm, rule.Limit, s.instances)
 	if b.local, err = s.local.Bind(rule); err != nil {
-		return nil, fmt.Errorf("fallback: bind locally: %w", err)
+		return nil, fmt.Errorf("fallback: bind the rule to Options.Local: %w", err)
 	}
 	return b, nil
 }

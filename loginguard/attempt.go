@@ -239,7 +239,8 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 	for i := range charges {
 		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
 	}
-	// a denial is not an error: a concurrent success has already made the pair known
+	// Mark the pair as known by spending the rest of its bucket. A denial is not an
+	// error: a concurrent success has already made the pair known.
 	if a.unmarkedParts > 0 {
 		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.addressPair, a.unmarkedParts)
 	}

@@ -20,7 +20,7 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	for i, op := range ops {
 		b, ok := op.Bound.(*bound)
 		if !ok || b.store != s {
-			return fmt.Errorf("memcachedstore: %w: op %d is bound to another store; bind it with this one", headgate.ErrInvalidPolicy, i+1)
+			return fmt.Errorf("memcachedstore: %w: op %d is bound to another store; bind its rule to this store", headgate.ErrInvalidPolicy, i+1)
 		}
 		q.ops[i], digests[i] = multiOp{bound: b, n: op.Cost}, b.scope.digest(op.Key)
 	}

@@ -157,8 +157,8 @@ func (r *round) read() error {
 	return nil
 }
 
-// fetch reads keys. If the group has a single key, the key is read in a batch with
-// other keys of the same server. Logs may be long, so they are not read in batches.
+// fetch reads keys. If the round has only one key, fetch reads it in a batch with keys of
+// other rounds on the same server. A log is not read in a batch, because it may be long.
 func (r *round) fetch(names []string) (map[string]*memcache.Item, error) {
 	if len(r.group.names) != 1 || r.group.logs[0] || r.store.servers == nil {
 		return r.store.fetch(names)

@@ -198,8 +198,8 @@ func (sh *logShard) copyForCall() *keyLog {
 	return sh.working
 }
 
-// find returns the log of the key with digest d, or nil if the key has none. It copies a
-// single into to. Call save after a change.
+// find returns the log of the key with digest d, or nil if the key has none. If the log
+// is stored as a single, find copies it into to and returns to. Call save after a change.
 func (sh *logShard) find(d digest, to *keyLog) *keyLog {
 	if k := sh.keys[d]; k != nil {
 		return k

@@ -96,9 +96,10 @@ func (s *slot) read(d digest) (words, bool) {
 	}
 }
 
-// commit replaces the state seen, which read has returned, with next. It returns false
-// and changes nothing if another goroutine has changed the slot since the read. A change
-// of A alone does not take the lock bit, so it compares rest before it swaps at.
+// commit replaces the state seen, which read has returned, with the state next. It
+// returns false and changes nothing if another goroutine has changed the slot since the
+// read. If only A changes, commit does not take the lock bit: it compares the field rest
+// and then swaps the field at.
 func (s *slot) commit(seen, next words) bool {
 	if next.rest == seen.rest {
 		return s.rest.Load() == seen.rest && s.at.CompareAndSwap(seen.at, seen.next(next))
@@ -115,9 +116,9 @@ func (s *slot) commit(seen, next words) bool {
 func (w words) next(write words) uint64 { return write.at | (w.at+versionOne)&versions }
 
 // lock takes the lock bit, without waiting, if the slot has not changed since seen was
-// read. The version wraps after 256 changes, so at may be equal although the slot has
-// changed. lock therefore compares rest again after it has taken the lock bit, when no
-// other goroutine can write the slot.
+// read. The version wraps after 256 changes, so the field at may have the same value
+// although the slot has changed. lock therefore compares the field rest again after it
+// has taken the lock bit, when no other goroutine can write the slot.
 func (s *slot) lock(seen words) bool {
 	if !s.at.CompareAndSwap(seen.at, seen.at|lockBit) {
 		return false

@@ -91,7 +91,7 @@ func (x *transaction) ruleOf(i int, b headgate.Bound) (*rule, *guideRule, error)
 		r = guide.rule
 	}
 	if r == nil || r.store != x.store {
-		return nil, nil, fmt.Errorf("redisstore: %w: op %d is bound to another store; bind it with this one", headgate.ErrInvalidPolicy, i+1)
+		return nil, nil, fmt.Errorf("redisstore: %w: op %d is bound to another store; bind its rule to this store", headgate.ErrInvalidPolicy, i+1)
 	}
 	return r, guide, nil
 }

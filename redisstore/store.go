@@ -147,8 +147,8 @@ func (s *Store) Close() error {
 // closeTimeout is the maximum time for which Close waits for calls in flight.
 const closeTimeout = 500 * time.Millisecond
 
-// ephemeralTimeout is the maximum time for which Close removes the keys of an ephemeral
-// store.
+// ephemeralTimeout is the maximum time that Close spends removing the keys of an
+// ephemeral store.
 const ephemeralTimeout = 5 * time.Minute
 
 // rule is a [headgate.Bound]: a rule that is bound to a store. Exactly one of step and

@@ -23,7 +23,7 @@ type logClock struct {
 }
 
 // read parses text, which must have timeLength bytes, and returns the time in µs since
-// the epoch. If text is invalid, reason is why, else it is empty.
+// the epoch. If text is invalid, reason explains why; otherwise it is empty.
 func (c *logClock) read(text []byte) (at int64, reason string) {
 	if string(text[:dayLength]) != c.day || string(text[zoneStart:]) != c.zone {
 		if !c.learn(text) {

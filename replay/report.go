@@ -58,7 +58,7 @@ type PolicyReport struct {
 	Store        *StoreStats `json:"store,omitempty"`
 }
 
-// LimitReport is one limit of a policy.
+// LimitReport is the number of requests that one limit of a policy denied.
 type LimitReport struct {
 	Limit  string `json:"limit"`
 	Denied int64  `json:"denied"` // number of requests that the limit denied; several limits may deny the same request

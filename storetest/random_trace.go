@@ -165,10 +165,11 @@ func (g *generator) debit(i int) debit {
 	return c
 }
 
-// changedLimit returns a new limit for rule n: the previous one, so that requests under
-// one limit surround denials under another, or a random one. For a windowed algorithm
-// the limit has the same period, because the model does not define how counts are
-// converted to another period.
+// changedLimit returns a new limit for rule n. It is either random or, in about half of
+// the cases, the limit that the rule had before its current one. Going back to an old
+// limit puts denials under one limit between requests under another. For a windowed
+// algorithm the limit has the same period, because the model does not define how counts
+// are converted to another period.
 func (g *generator) changedLimit(n int) headgate.Limit {
 	r := g.player.rules[n]
 	previous, known := g.earlier[n]

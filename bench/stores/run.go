@@ -39,7 +39,7 @@ type Turn struct {
 	ServerCPU float64 // processor time of the server per decision, in µs
 }
 
-// Round measures one turn of every row, for d each.
+// Round measures every row once, each for the duration d.
 func (c *Comparison) Round(d time.Duration) error {
 	for i, s := range c.subjects {
 		t, err := c.turn(s, d)

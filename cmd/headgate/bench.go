@@ -36,7 +36,7 @@ measures a single slow call. With --pipeline N, a connection sends N calls
 together: their latency is the time until the last response, and if one of
 them fails, all N count as failed. A call without a response fails after 10s.
 If bench runs on the same machine as the service, they share the CPU, so the
-results are lower.
+throughput is lower and the latency is higher.
 
 The exit status is 1 if a call failed.`
 

@@ -190,7 +190,7 @@ func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
 	if name != "all" {
 		a, err := algo.Named(headgate.Algorithm(name))
 		if err != nil {
-			return nil, fmt.Errorf("--algorithm: %w, and all (all of them, side by side)", err)
+			return nil, fmt.Errorf("--algorithm: %w, or all (compare all algorithms)", err)
 		}
 		return []headgate.Algorithm{a.Name}, nil
 	}

@@ -17,6 +17,7 @@ var allowedSleeps = map[string]string{
 	". countCall":                           "a slow store for tests in fake time",
 	"cmd/headgate/internal/load slowServer": "a slow server",
 	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests pauses within a request",
+	"fallback makeNodeUnavailable":                                        "the duration of a fault under load",
 	"redisstore/goredis Example":                                          "a program that waits until its limit allows a request",
 	"replay Apply":                                                        "a slow store",
 	"storetest/faults applyDuringFault":                                   "a slow store",

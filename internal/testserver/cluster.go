@@ -120,7 +120,7 @@ func (c *RedisCluster) Wait(t testing.TB) {
 				return fmt.Errorf("node %s: %w", n.Addr(), err)
 			}
 			if agreed != "" && served != agreed {
-				return fmt.Errorf("node %s has another view:\n%s\nand\n%s", n.Addr(), served, agreed)
+				return fmt.Errorf("node %s reports the slot owners\n%s\nbut the previous node reports\n%s", n.Addr(), served, agreed)
 			}
 			agreed = served
 		}
@@ -136,7 +136,7 @@ func (s *RedisServer) completeView(nodes int) (served string, err error) {
 		return "", err
 	}
 	if !strings.Contains(info.Text, "cluster_state:ok") {
-		return "", errors.New("its state is not ok")
+		return "", errors.New("cluster_state is not ok")
 	}
 	peers, err := s.peers()
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *RedisServer) completeView(nodes int) (served string, err error) {
 		}
 	}
 	if present != nodes {
-		return "", fmt.Errorf("it knows %d nodes of %d", present, nodes)
+		return "", fmt.Errorf("knows %d of %d nodes", present, nodes)
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n"), s.checkSync()

@@ -224,7 +224,7 @@ func TestRunRepeatsUndecidedHistories(t *testing.T) {
 		{0, 1, 10, ""},
 		{1, 2, 20, ""},
 		{9, 10, 30, ""}, // the maximum number of histories
-		{1, 1, 30, "none of 30 histories was decided"},
+		{1, 1, 30, "linearizability check of all 30 histories timed out"},
 	} {
 		store := memstore.New(nil)
 		f := Fault{Inject: func(context.Context) error { return nil }, Duration: 1}

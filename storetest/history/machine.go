@@ -91,7 +91,8 @@ func (m *machine) compute(state int, r Request) result {
 	return result{d, next}
 }
 
-// setNumber returns the number of a set of states, which must be sorted.
+// setNumber returns the number that identifies a set of states. A new set gets the next
+// number. states must be sorted.
 func (m *machine) setNumber(states []int) int {
 	text := strings.Trim(fmt.Sprint(states), "[]")
 	n, known := m.setNumbers[text]

@@ -50,7 +50,7 @@ func (h *Handler) page() (http.Handler, error) {
 		Most: map[string]any{"Burst": maxBurst, "Rate": maxStreamRate, "Units": maxUnits, "PeriodS": maxPeriodMS / 1000},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("demo: page: %w", err)
+		return nil, fmt.Errorf("demo: render page: %w", err)
 	}
 	return asset("page.html", text.Bytes()), nil
 }

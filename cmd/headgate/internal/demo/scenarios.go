@@ -238,8 +238,8 @@ func playPatience(ctx context.Context, p *player) {
 // minPatientPause is the minimum time between two requests of a patient client.
 const minPatientPause = 200 * time.Millisecond
 
-// patient is a patient client of one algorithm. After each request it waits for the
-// request's delay, and then until the next request would be allowed.
+// patient runs a client that sends requests to one algorithm. After each request it
+// waits for the request's delay, and then until the next request would be allowed.
 func (p *player) patient(ctx context.Context, gate int) {
 	for ctx.Err() == nil {
 		o := p.s.sendTo(0, gate)

@@ -7,10 +7,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// healthLimit is the limit for the peek of Health, which spends nothing.
+// healthLimit is the limit that Health peeks at. A peek spends nothing.
 var healthLimit = headgate.MustParseLimit("1/1s")
 
-// bindHealth binds the rule for the peek of Health.
+// bindHealth binds the rule that Health peeks at.
 func bindHealth(store headgate.Store) (headgate.Bound, error) {
 	return bindMode(store, headgate.FailClosed)
 }

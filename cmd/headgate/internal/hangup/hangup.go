@@ -1,9 +1,9 @@
 // Package hangup keeps SIGHUP from ending the process while the service starts.
 //
-// SIGHUP reloads the configuration of a running service. Until the service handles it,
-// the default action of the signal would end the process, for about ten milliseconds:
-// the time that the initialization of all packages takes. This package imports only the
-// standard library, so it is initialized before most others.
+// SIGHUP reloads the configuration of a running service. For about the first ten
+// milliseconds, while all packages are initialized, the service does not handle the
+// signal yet, and the default action would end the process. This package imports only
+// the standard library, so it is initialized before most others.
 package hangup
 
 import (

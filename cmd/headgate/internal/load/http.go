@@ -77,7 +77,7 @@ func (c *httpClient) checkOne(ctx context.Context, key string) (allowed bool, er
 	case err != nil:
 		return false, err
 	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusTooManyRequests:
-		return false, fmt.Errorf("%s answers %s: %.200q", c.url, resp.Status, bytes.TrimSpace(text))
+		return false, fmt.Errorf("%s returned %s: %.200q", c.url, resp.Status, bytes.TrimSpace(text))
 	}
 	return resp.StatusCode == http.StatusOK, nil
 }

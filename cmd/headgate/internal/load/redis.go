@@ -139,10 +139,10 @@ func (c *redisClient) reply() (allowed bool, err error) {
 	}
 	count, err := strconv.Atoi(strings.TrimPrefix(line, "*"))
 	if strings.HasPrefix(strings.ToLower(line), "-err unknown command") {
-		return false, fmt.Errorf("the server answers %.200q: it appears to be Redis, not Headgate; by default, Headgate listens on redis://127.0.0.1:6380", line)
+		return false, fmt.Errorf("the server replied %.200q: it appears to be Redis, not Headgate; by default, Headgate listens on redis://127.0.0.1:6380", line)
 	}
 	if err != nil || line[0] != '*' || count <= c.element || count > 64 {
-		return false, fmt.Errorf("the server answers %.200q", line)
+		return false, fmt.Errorf("the server replied %.200q", line)
 	}
 	for i := range count {
 		if line, err = c.value(0); err != nil {
@@ -162,7 +162,7 @@ func (c *redisClient) value(depth int) (line string, err error) {
 	}
 	n, err := strconv.Atoi(line[1:])
 	if err != nil || n > 64<<10 || depth > 4 {
-		return "", fmt.Errorf("the server answers %.200q", line)
+		return "", fmt.Errorf("the server replied %.200q", line)
 	}
 	if line[0] == '$' && n >= 0 {
 		_, err = c.lines.Discard(n + len("\r\n"))

@@ -24,10 +24,9 @@ type DenialOptions struct {
 	// PerSecond is the maximum number of lines per second for each policy; 0 means that
 	// no denial is logged.
 	PerSecond int
-	// LogKeys is whether the log contains the keys; otherwise it contains their hashes.
+	// LogKeys makes the log contain the keys instead of their hashes.
 	LogKeys bool
-	// TopKeys is whether [Denials.Top] returns the keys; otherwise it returns their
-	// hashes.
+	// TopKeys makes [Denials.Top] return the keys instead of their hashes.
 	TopKeys bool
 	// Secret is the secret for hashing keys. Instances with the same secret have the
 	// same hash for a key. Empty means a random secret.

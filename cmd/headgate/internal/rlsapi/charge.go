@@ -179,10 +179,10 @@ func (r *requestState) countBlocked(ctx context.Context) {
 	}
 }
 
-// askAll decides, in one store operation, on all descriptors of some dispositions that
-// are not yet over their limits. Descriptors without quota mode come first, so that
-// descriptors in quota mode can't spend the units that the former need. With [Each], all
-// are in the order of the request.
+// askAll decides, in one store operation, on the descriptors whose disposition is in of
+// and that are not yet over their limits. Descriptors without quota mode come first, so
+// that descriptors in quota mode cannot spend units that the others need. With [Each],
+// all descriptors are in the order of the request.
 func (r *requestState) askAll(ctx context.Context, of dispositions, verb headgate.Verb) (worst verdict, err error) {
 	r.asked = r.asked[:0]
 	for _, quota := range [...]bool{false, true} {

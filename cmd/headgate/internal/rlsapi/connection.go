@@ -270,8 +270,9 @@ func (c *connection) report(now time.Time) bool {
 	return n == 0 || c.handle.Hold(n)
 }
 
-// exactInterval is the minimum time between two calculations of the exact time since
-// which a connection waits. Between them, the time may be too early.
+// exactInterval is the minimum time between two exact calculations in waitingSince. In
+// between, waitingSince returns its last result, which may be earlier than the exact
+// time.
 const exactInterval = 100 * time.Millisecond
 
 // waitingSince returns the time since which the connection waits for its client.
