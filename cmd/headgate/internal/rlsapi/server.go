@@ -104,7 +104,6 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.SharedWriteBuffer(true), // an idle connection has no write buffer
 		// With a dynamic window, gRPC measures the bandwidth by a ping after each read.
 		grpc.StaticStreamWindowSize(64 << 10),
 		grpc.StaticConnWindowSize(1 << 20),
