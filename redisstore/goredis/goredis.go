@@ -105,8 +105,10 @@ func (a adapter) Slots(ctx context.Context) ([]redisstore.SlotRange, error) {
 	answers, ended := make(chan []redis.ClusterSlot, 1), make(chan error, 1)
 	go func() {
 		ended <- c.ForEachShard(context.WithoutCancel(ctx), func(ctx context.Context, node *redis.Client) error {
-			//lint:ignore SA1019 Redis 6.2 does not have its replacement, CLUSTER SHARDS.
-			slots, err := node.ClusterSlots(ctx).Result()
+			// The method ClusterSlots is deprecated, but Redis 6.2 has no CLUSTER SHARDS.
+			cmd := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
+			_ = node.Process(ctx, cmd) // Result returns the same error
+			slots, err := cmd.Result()
 			if err == nil {
 				select {
 				case answers <- slots:

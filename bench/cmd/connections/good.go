@@ -102,6 +102,7 @@ func ask(listener string, conn net.Conn, r *bufio.Reader, n int) error {
 	if err != nil {
 		return err
 	}
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return errResponse
 	}

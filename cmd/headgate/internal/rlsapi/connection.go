@@ -176,7 +176,7 @@ func (c *connection) received(now time.Time, message []byte, begins, ends bool) 
 		if !c.in.block {
 			c.partial = time.Time{}
 		}
-		c.endFrame(now)
+		c.endFrame()
 	} else if s != nil {
 		c.update(s)
 	}
@@ -207,7 +207,7 @@ func (c *connection) beginFrame(now time.Time) {
 }
 
 // endFrame handles the end of a frame from the client.
-func (c *connection) endFrame(now time.Time) {
+func (c *connection) endFrame() {
 	s := c.current
 	switch {
 	case c.in.kind == frameReset:
