@@ -3,6 +3,7 @@ package httplimit
 import (
 	"net/http"
 	"net/netip"
+	"net/url"
 
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/internal/key"
@@ -65,9 +66,23 @@ func Method() Key { return textKey("method", func(r *http.Request) string { retu
 // Path is the path of the request's URL in a canonical form: decoded, without empty
 // segments, “.” and “..”, and in lower case (ASCII letters). All spellings of a path that
 // a server may treat alike are one key, as in the service: “/a/b”, “//A/%62” and
-// “/a/b;x=1”. See [RawPath] and [Pattern].
+// “/a/b;x=1”. Paths that could have any number of such forms, such as “/1%2Fb/../login”,
+// share one key, “ambiguous”; clients do not normally send them. See [RawPath] and
+// [Pattern].
 func Path() Key {
-	return textKey("path", func(r *http.Request) string { return urlpath.Lenient(r.URL.EscapedPath()) })
+	return textKey("path", func(r *http.Request) string { return urlpath.Key(receivedPath(r.URL)) })
+}
+
+// receivedPath returns the escaped path of u. Unlike [url.URL.EscapedPath], it returns
+// RawPath even if a byte in it should have been escaped. Otherwise such a byte would
+// change the other escapes in the path, for example %2F to “/”.
+func receivedPath(u *url.URL) string {
+	if u.RawPath != "" {
+		if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path {
+			return u.RawPath
+		}
+	}
+	return u.EscapedPath()
 }
 
 // RawPath is the path of the request's URL as the client wrote it: “/a” and “/%61” are

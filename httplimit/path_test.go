@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -28,13 +29,22 @@ func spellings() (all []string) {
 	return all
 }
 
-// All spellings of a path that a server may treat alike share one budget with Path, and
-// have budgets of their own with RawPath.
+// All spellings of a path that a server may treat alike share one budget with Path, or
+// the budget of all ambiguous paths. They have budgets of their own with RawPath.
 func TestPathSpellingsShareBudget(t *testing.T) {
 	t.Parallel()
 	others := []string{
-		"//login", "/./login", "/login/", "/x/../login", "/LOGIN", "/login;a=b", "/x%2f..%2flogin", "/%2e/login", `/%5clogin`, "/login%20", "/login.", "/login%09",
+		"//login", "/./login", "/login/", "/x/../login", "/LOGIN", "/login;a=b", "/%2e/login", `/%5clogin`, "/login%20", "/login.", "/login%09",
 		"/login%00", "/%20login", "/login..%20",
+	}
+	ambiguous := []string{"/x%2f..%2flogin"}
+	for n := range 6 {
+		for _, path := range []string{
+			"/q%d%%2fb/../login", "/q%d%%5cb/../login", `/q%d\b/../login`, `/q%d%%2fb"/../login`, "/login;x=%%2f%d", "/login;x=%%5c%d", `/login;x\%d`,
+			"/x%d#/../login", "/q%d%%2fb/../login#",
+		} {
+			ambiguous = append(ambiguous, fmt.Sprintf(path, n))
+		}
 	}
 	for _, c := range []struct {
 		name  string
@@ -44,6 +54,8 @@ func TestPathSpellingsShareBudget(t *testing.T) {
 	}{
 		{"Path, encoded", httplimit.Path(), spellings(), 5},
 		{"Path, other spellings", httplimit.Path(), append(others, "/login"), 5},
+		{"Path, ambiguous", httplimit.Path(), ambiguous, 5},
+		{"Path, escaped slashes", httplimit.Path(), []string{"/projects/a%2Fproject", "/projects/b%2Fproject"}, 10},
 		{"RawPath, encoded", httplimit.RawPath(), spellings(), 160},
 	} {
 		policy := headgate.MustPolicy("5/24h")

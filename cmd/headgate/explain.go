@@ -192,11 +192,8 @@ func (x *explaining) explain(
 	policyKeys := []routing.PolicyKey{{Policy: x.policy, Key: x.key}}
 	if x.policy == "" {
 		result.Client = r.ClientAddr.String()
-		plain, lenient := active.Routes().Match(r)
-		for _, i := range []int{plain, lenient} {
-			if i != routing.None && (len(result.Routes) == 0 || result.Routes[0].Index != i) {
-				result.Routes = append(result.Routes, explainedRoute{i, active.Routes().Route(i).String()})
-			}
+		for _, i := range active.Routes().AppendRoutes(nil, r) {
+			result.Routes = append(result.Routes, explainedRoute{i, active.Routes().Route(i).String()})
 		}
 		policyKeys = active.Routes().AppendPolicyKeys(nil, r)
 	}

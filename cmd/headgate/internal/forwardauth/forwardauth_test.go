@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -166,6 +167,37 @@ func TestRoutesAndPolicies(t *testing.T) {
 	r := ask(h, forwardauth.Path+"/plain", describe("/free")...)
 	if got := r.Header.Get("RateLimit"); !strings.HasPrefix(got, `"plain";r=999996;`) {
 		t.Errorf("after 2 + 1 requests under plain, and one that api denied: got %s, want 999996 left", got)
+	}
+}
+
+// A client gets no budget of its own, and escapes no route, with a spelling of a path
+// that the program behind the proxy may serve as /login.
+func TestPathSpellings(t *testing.T) {
+	t.Parallel()
+	key, err := routing.ParseKey("ip+path")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spelling := range []string{
+		"/q%d%%2fb/../login", "/q%d%%5cb/../login", `/q%d\b/../login`, "/login;x=%%2f%d", "/login;x=%%5c%d", `/login;x\%d`, "/x%d#/../login",
+	} {
+		store := memstore.New(nil)
+		t.Cleanup(func() { _ = store.Close() })
+		e := must(engine.New(store, &engine.Options{
+			Policies: map[string]headgate.Policy{"login": headgate.MustPolicy("3/24h")}, TrustedProxies: proxied.TrustedProxies,
+			Routes: routing.NewTable([]routing.Route{{Path: must(routing.ParsePath("/login")), Policies: []string{"login"}}}, map[string]routing.Key{"login": key}),
+		}))
+		h := must(forwardauth.New(e, &proxied.Options))
+		for n := range 6 {
+			want := http.StatusOK
+			if n >= 3 {
+				want = http.StatusTooManyRequests
+			}
+			r := ask(h, forwardauth.Path, "X-Forwarded-Method", "POST", "X-Forwarded-Uri", fmt.Sprintf(spelling, n), "X-Forwarded-For", "203.0.113.9")
+			if r.StatusCode != want {
+				t.Errorf("%s, request %d: got %d want %d", spelling, n, r.StatusCode, want)
+			}
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ func (o requestPart) Read(r request) string {
 	case host:
 		return canonicalHost(r.Host)
 	default:
-		return urlpath.Lenient(r.Path)
+		return urlpath.Key(r.Path)
 	}
 }
 

@@ -164,8 +164,8 @@ func (p Path) String() string {
 	return "/" + strings.Join(p.segments, "/")
 }
 
-// matches reports whether the pattern matches path, which is a strict or lenient
-// reading. If the segments after a “**” do not match, it tries again with one more
+// matches reports whether the pattern matches path, which is a reading.
+// If the segments after a “**” do not match, it tries again with one more
 // segment for the “**”. The running time is therefore at most proportional to the
 // number of segments of the path times the number of segments of the pattern.
 func (p Path) matches(path string) bool {

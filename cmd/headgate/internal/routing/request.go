@@ -3,11 +3,12 @@
 //
 // # Paths
 //
-// A path is interpreted in two ways, called readings, because a proxy and the program
-// behind it may interpret it differently; see package urlpath. For each reading, the
-// first route that matches it applies; for most paths, this is the same route. If a key
-// contains the path, it contains the lenient reading, so that all spellings of a path
-// share one key.
+// A path is interpreted in several ways, called readings, because a proxy and the
+// program behind it may interpret it differently; see package urlpath. For each reading,
+// the first route that matches it applies; for most paths, this is the same route. If a
+// key contains the path, it contains the lenient reading, or one fixed text for paths
+// for which the lenient reading would not be safe, so that a client cannot get a budget
+// for each spelling.
 //
 // # Methods
 //

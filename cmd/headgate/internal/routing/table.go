@@ -38,20 +38,23 @@ type Table struct {
 // Key. The arguments must not be changed after the call.
 func NewTable(routes []Route, keys map[string]Key) *Table { return &Table{routes, keys} }
 
-// None is the index that [Table.Match] returns if no route matches.
-const None = -1
+// none is the index that [Table.first] returns if no route matches.
+const none = -1
 
-// Match returns the index of the first route that matches the strict reading of the
-// request's path, and of the first that matches the lenient reading. An index is [None]
-// if no route matches the reading. The package documentation explains the readings.
-func (t *Table) Match(r *Request) (strict, lenient int) {
+// AppendRoutes appends the index of the first route that matches each reading of the
+// request's path, without duplicates: first for the strict reading, then for the lenient
+// one, then for the others. The package documentation explains the readings. It appends
+// nothing if no route matches.
+func (t *Table) AppendRoutes(dst []int, r *Request) []int {
 	host, method := canonicalHost(r.Host), canonicalMethod(r.Method)
-	a, b := urlpath.Readings(r.Path)
-	strict = t.first(host, method, a)
-	if a == b {
-		return strict, strict
+	var array [2]string
+	start := len(dst)
+	for _, path := range urlpath.AppendReadings(array[:0], r.Path) {
+		if i := t.first(host, method, path); i != none && !slices.Contains(dst[start:], i) {
+			dst = append(dst, i)
+		}
 	}
-	return strict, t.first(host, method, b)
+	return dst
 }
 
 func (t *Table) first(host, method, path string) int {
@@ -62,26 +65,20 @@ func (t *Table) first(host, method, path string) int {
 			return i
 		}
 	}
-	return None
+	return none
 }
 
 // AppendPolicyKeys appends the policies that apply to a request, without duplicates,
 // and the request's key for each. It appends nothing if no route matches. It allocates
 // the text of each key.
 func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
-	strict, lenient := t.Match(r)
+	var array [2]int
 	start := len(dst)
-	if strict != None {
-		for _, name := range t.routes[strict].Policies {
-			dst = append(dst, PolicyKey{name, t.KeyOf(name).Of(r)})
-		}
-	}
-	if lenient == strict || lenient == None {
-		return dst
-	}
-	for _, name := range t.routes[lenient].Policies {
-		if !slices.ContainsFunc(dst[start:], func(c PolicyKey) bool { return c.Policy == name }) {
-			dst = append(dst, PolicyKey{name, t.KeyOf(name).Of(r)})
+	for _, route := range t.AppendRoutes(array[:0], r) {
+		for _, name := range t.routes[route].Policies {
+			if !slices.ContainsFunc(dst[start:], func(c PolicyKey) bool { return c.Policy == name }) {
+				dst = append(dst, PolicyKey{name, t.KeyOf(name).Of(r)})
+			}
 		}
 	}
 	return dst
@@ -90,7 +87,7 @@ func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 // KeyOf returns the key expression of a policy, or the zero Key if the policy has none.
 func (t *Table) KeyOf(policy string) Key { return t.keys[policy] }
 
-// Route returns the route with the index i, as returned by [Table.Match].
+// Route returns the route with the index i, as returned by [Table.AppendRoutes].
 func (t *Table) Route(i int) Route { return t.routes[i] }
 
 // Methods is a set of HTTP methods. The zero value is the set of all methods. A set with
