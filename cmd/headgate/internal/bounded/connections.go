@@ -30,6 +30,7 @@ type Connections struct {
 	unused atomic.Int64 // number of connections that have not sent a request yet
 	active atomic.Int64 // number of connections in another state than unused and idle
 	bytes  atomic.Int64 // memory of all connections
+	base   atomic.Int64 // the part of bytes that the connections hold without any request
 	closed atomic.Int64 // number of connections that were closed to make room
 
 	mu     sync.Mutex
@@ -72,6 +73,7 @@ func (s *Connections) Add(base int64, end func()) *Conn {
 	c := &Conn{set: s, end: end, base: base}
 	c.state.Store(s.state(unused, time.Now()))
 	s.unused.Add(1)
+	s.base.Add(base)
 	s.mu.Lock()
 	c.index = len(s.conns)
 	s.conns = append(s.conns, c)
@@ -170,6 +172,7 @@ func (c *Conn) changed(from, to int64) {
 	}
 	if kindOf(to) == ended {
 		s.open.Add(-1)
+		s.base.Add(-c.base)
 		s.bytes.Add(-c.bytes.Swap(0))
 		s.remove(c)
 	}
@@ -199,8 +202,8 @@ func (c *Conn) Grow(n int64) bool {
 }
 
 // Hold reports n more bytes like [Conn.Grow], but closes only connections that have
-// waited for their client for some time, and idle ones. If it returns false, the caller
-// must call [Conn.AwaitRoom].
+// waited for their client for some time, and, unless requests hold most of the memory,
+// idle ones. If it returns false, the caller must call [Conn.AwaitRoom].
 func (c *Conn) Hold(n int64) bool {
 	c.bytes.Add(n)
 	all := c.set.bytes.Add(n)
@@ -227,10 +230,14 @@ func (c *Conn) AwaitRoom() bool {
 // makeRoom closes connections until the memory is within the limit. It closes only
 // connections that have waited for their client for at least minAge, and idle ones. It
 // returns false if there are not enough of these, or if one of them is c.
+//
+// With a positive minAge, it closes no idle connections while requests hold most of the
+// memory. Otherwise, clients that send many unfinished requests in less than minAge
+// would make the connections of other clients end.
 func (s *Connections) makeRoom(c *Conn, minAge time.Duration) bool {
 	for s.bytes.Load() > s.maxBytes {
 		found, state := s.heaviest(minAge)
-		if found == nil {
+		if found == nil && (minAge == 0 || 2*(s.bytes.Load()-s.base.Load()) <= s.maxBytes) {
 			found, state = s.closable()
 		}
 		if found == nil || found == c {

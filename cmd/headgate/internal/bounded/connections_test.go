@@ -139,6 +139,42 @@ func TestRoomForMemory(t *testing.T) {
 	})
 }
 
+// A burst of unfinished requests does not close idle connections: it waits until its
+// clients are slow, and the heaviest of these is closed.
+func TestBurstDoesNotCloseIdleConnections(t *testing.T) {
+	t.Parallel()
+	within(t, bounded.Limits{Connections: 100, Bytes: 100_000}, func(m *members) {
+		m.add().Idle(time.Now())
+		heavy, last := m.add(), m.add()
+		heavy.Waiting(time.Now())
+		last.Waiting(time.Now())
+		if !heavy.Hold(60_000) || last.Hold(50_000) {
+			t.Error("the limit was not applied")
+		}
+		m.mustClose("requests hold most of the memory")
+		if !last.AwaitRoom() {
+			t.Error("the lighter connection was closed")
+		}
+		m.mustClose("a slow client", 1)
+	})
+}
+
+// Connections that are idle make room for a request while they hold most of the memory.
+func TestIdleConnectionsMakeRoomForRequests(t *testing.T) {
+	t.Parallel()
+	within(t, bounded.Limits{Connections: 100, Bytes: 50_000}, func(m *members) {
+		for range 49 {
+			m.add().Idle(time.Now())
+		}
+		busy := m.add()
+		busy.Waiting(time.Now())
+		if !busy.Hold(2000) {
+			t.Error("a request has no memory")
+		}
+		m.mustClose("idle connections hold most of the memory", 0, 1)
+	})
+}
+
 // A client that fills the memory is closed itself.
 func TestHeaviestConnectionIsItself(t *testing.T) {
 	t.Parallel()
