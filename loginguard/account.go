@@ -62,7 +62,10 @@ func (g *Guard) account(r *http.Request) (string, error) {
 	case len(g.opts.Fields) == 0:
 		return "", nil
 	}
-	values := g.formValues(r.Form) // r.Form is set if the body was already parsed
+	values, err := g.formValues(r.Form) // r.Form is set if the body was already parsed
+	if err != nil {
+		return "", err
+	}
 	inQuery, err := g.queryValues(r)
 	if err != nil {
 		return "", err
@@ -126,17 +129,40 @@ func (g *Guard) singleAccount(values []string) (string, error) {
 
 // formValues returns the values of all account fields in a query or form. Upper and
 // lower case in field names are equal, as in many libraries that bind forms to structs.
-func (g *Guard) formValues(form url.Values) []string {
+// A name that other decoders may read as an account field is an error.
+func (g *Guard) formValues(form url.Values) ([]string, error) {
 	var values []string
 	for name, all := range form {
-		if g.isField(name) {
+		switch {
+		case g.isField(name):
 			values = append(values, all...)
+		case g.isSimilarToField(name):
+			return nil, errUnreadable
 		}
 	}
-	return values
+	return values, nil
 }
 
 // isField reports whether name is the name of an account field.
 func (g *Guard) isField(name string) bool {
 	return slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(field, name) })
+}
+
+// isSimilarToField reports whether some decoders may read name as the name of an account
+// field.
+func (g *Guard) isSimilarToField(name string) bool {
+	name = simpleName(name)
+	return name != "" && slices.ContainsFunc(g.opts.Fields, func(field string) bool { return strings.EqualFold(simpleName(field), name) })
+}
+
+// simpleName returns a field name without the parts that some decoders remove: a NUL
+// byte and what follows it, blanks, dots at the end, and brackets with or without an
+// index. The name “login[user]” remains, because it belongs to another field.
+func simpleName(name string) string {
+	name, _, _ = strings.Cut(name, "\x00")
+	if i := strings.IndexByte(name, '['); i > 0 && strings.Trim(name[i:], "[]0123456789. ") == "" {
+		name = name[:i]
+	}
+	isRemoved := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '[' || r == ']' }
+	return strings.TrimRightFunc(strings.TrimLeftFunc(name, isRemoved), func(r rune) bool { return isRemoved(r) || r == '.' })
 }

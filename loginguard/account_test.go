@@ -315,8 +315,9 @@ func FuzzAccount(f *testing.F) {
 		for _, field := range []string{"username", "email", "login"} {
 			mustAgree(t, got, again.FormValue(field))
 		}
-		// whatever the content type is
-		if form, err := url.ParseQuery(body); err == nil && !strings.Contains(strings.ToLower(contentType), "multipart/") {
+		// of every content type for which a handler may decode a form
+		kind := strings.ToLower(contentType)
+		if form, err := url.ParseQuery(body); err == nil && !strings.Contains(kind, "multipart/") && !strings.Contains(kind, "json") {
 			for _, field := range []string{"username", "email", "login"} {
 				mustAgree(t, got, form.Get(field))
 			}

@@ -27,7 +27,7 @@ func (g *Guard) bodyValues(h http.Header, body []byte) ([]string, error) {
 	case err != nil:
 		return nil, err
 	case isJSONType(kind) || looksLikeJSON(body):
-		return g.jsonAndFormValues(body)
+		return g.jsonAndFormValues(body, isJSONType(kind))
 	case kind == "multipart/form-data":
 		return g.multipartValues(body, boundary)
 	case bytes.ContainsFunc(bytes.TrimRight(body, "\r\n"), isControl):
@@ -37,14 +37,15 @@ func (g *Guard) bodyValues(h http.Header, body []byte) ([]string, error) {
 	if err != nil {
 		return nil, errUnreadable
 	}
-	return g.formValues(form), nil
+	return g.formValues(form)
 }
 
 // bodyType returns the content type of a body with the header fields h, and the
 // boundary of a multipart body. It returns errContentType if the guard cannot find
-// accounts in the body. Some handlers also decode XML, YAML, compressed bodies or other
-// character sets, which the guard cannot read. An attacker could put the account there,
-// and the attempt would be charged to no account, or to an invented one.
+// accounts in the body, or if a parameter has the notation of RFC 2231 (boundary*),
+// which not all parsers know. Some handlers also decode XML, YAML, compressed bodies or
+// other character sets, which the guard cannot read. An attacker could put the account
+// there, and the attempt would be charged to no account, or to an invented one.
 func bodyType(h http.Header) (kind, boundary string, err error) {
 	lines := h["Content-Type"]
 	encoded := slices.ContainsFunc(h["Content-Encoding"], func(c string) bool { return !strings.EqualFold(c, "identity") })
@@ -55,7 +56,7 @@ func bodyType(h http.Header) (kind, boundary string, err error) {
 		return "", "", nil
 	}
 	kind, parameters, err := mime.ParseMediaType(lines[0])
-	if err != nil || !isReadableType(kind) || !isReadableCharset(parameters["charset"]) {
+	if err != nil || strings.Contains(outsideQuotes(lines[0]), "*") || !isReadableType(kind) || !isReadableCharset(parameters["charset"]) {
 		return "", "", errContentType
 	}
 	return kind, parameters["boundary"], nil
@@ -77,7 +78,7 @@ func isJSONType(kind string) bool {
 // character set.
 func isReadableCharset(charset string) bool {
 	switch strings.ToLower(charset) {
-	case "", "utf-8", "utf8", "us-ascii", "iso-8859-1":
+	case "", "utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin1", "windows-1252", "cp1252":
 		return true
 	}
 	return false
@@ -103,13 +104,14 @@ func (g *Guard) queryValues(r *http.Request) ([]string, error) {
 	if err != nil {
 		return nil, errQuery
 	}
-	return g.formValues(query), nil
+	return g.formValues(query)
 }
 
 // jsonAndFormValues returns the values of the account fields in body, which must be
 // JSON. Account fields that a handler finds if it decodes the same bytes as a form also
-// count, with “;” as a separator, as some decoders accept it.
-func (g *Guard) jsonAndFormValues(body []byte) ([]string, error) {
+// count, with “;” as a separator, as some decoders accept it. They do not count in an
+// object with a JSON content type, because ordinary texts in it may look like a form.
+func (g *Guard) jsonAndFormValues(body []byte, typed bool) ([]string, error) {
 	if !utf8.Valid(body) || !json.Valid(body) {
 		return nil, errUnreadable
 	}
@@ -117,9 +119,13 @@ func (g *Guard) jsonAndFormValues(body []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if typed && bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		return values, nil
+	}
 	// an error only means that the body is no form
 	form, _ := url.ParseQuery(strings.ReplaceAll(string(body), ";", "&"))
-	return append(values, g.formValues(form)...), nil
+	inForm, err := g.formValues(form)
+	return append(values, inForm...), err
 }
 
 // jsonValues returns the values of the account fields in body, which is valid JSON, if
@@ -180,6 +186,9 @@ func plainNumber(n json.Number) string {
 
 // multipartValues returns the values of the account fields in a multipart form.
 func (g *Guard) multipartValues(body []byte, boundary string) ([]string, error) {
+	if !hasOnlyParts(body, boundary) {
+		return nil, errUnreadable
+	}
 	var values []string
 	for parts := multipart.NewReader(bytes.NewReader(body), boundary); ; {
 		part, err := parts.NextRawPart()
@@ -189,11 +198,12 @@ func (g *Guard) multipartValues(body []byte, boundary string) ([]string, error) 
 		if err != nil || !isNamedOnce(part) {
 			return nil, errUnreadable
 		}
-		if !g.isField(part.FormName()) {
-			continue
-		}
-		if !isPlainPart(part) {
+		isField := g.isField(part.FormName())
+		switch {
+		case isField && !isPlainPart(part), !isField && g.isSimilarToField(part.FormName()):
 			return nil, errUnreadable
+		case !isField:
+			continue
 		}
 		value, err := io.ReadAll(part)
 		if err != nil {
@@ -203,6 +213,14 @@ func (g *Guard) multipartValues(body []byte, boundary string) ([]string, error) 
 	}
 }
 
+// hasOnlyParts reports whether a multipart body has no text before the first boundary
+// and none after the last, except line ends. Some decoders find parts there.
+func hasOnlyParts(body []byte, boundary string) bool {
+	first, last := []byte("--"+boundary), []byte("--"+boundary+"--")
+	body = bytes.Trim(body, "\r\n")
+	return bytes.HasPrefix(body, first) && bytes.Index(body, last) == len(body)-len(last)
+}
+
 // isNamedOnce reports whether part has exactly one name. Parsers differ in which of
 // several they use.
 func isNamedOnce(part *multipart.Part) bool {
@@ -210,8 +228,22 @@ func isNamedOnce(part *multipart.Part) bool {
 	if len(lines) != 1 || part.FormName() == "" {
 		return false
 	}
-	line := strings.ReplaceAll(strings.ToLower(lines[0]), "filename*", "")
+	line := strings.ReplaceAll(strings.ToLower(outsideQuotes(lines[0])), "filename*", "")
 	return !strings.Contains(line, "name*") // another notation of the name; see RFC 2231
+}
+
+// outsideQuotes returns a header line without its quoted texts. It returns the whole
+// line if parsers may differ in where a quoted text ends.
+func outsideQuotes(line string) string {
+	pieces := strings.Split(line, `"`)
+	if len(pieces)%2 == 0 || strings.Contains(line, `\"`) {
+		return line
+	}
+	var outside strings.Builder
+	for i := 0; i < len(pieces); i += 2 {
+		outside.WriteString(pieces[i])
+	}
+	return outside.String()
 }
 
 // isPlainPart reports whether the bytes of part are its value for every handler. Some

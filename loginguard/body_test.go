@@ -73,6 +73,25 @@ var unreadableBodies = []struct{ name, query, contentType, body string }{
 		"multipart: character set", "", boundaryType,
 		part(`Content-Disposition: form-data; name="username"`, "Content-Type: text/plain; charset=utf-16"),
 	},
+	{"name: dot", "", urlencoded, "username.=bob"},
+	{"name: blank", "", urlencoded, "+username=bob"},
+	{"name: blank at the end", "", urlencoded, "username%20=bob"},
+	{"name: NUL", "", urlencoded, "username%00x=bob"},
+	{"name: list", "", urlencoded, "username[]=bob"},
+	{"name: list with an index", "", urlencoded, "username%5B0%5D=bob"},
+	{"name: brackets", "", urlencoded, "[username]=bob"},
+	{"name: query", "username.=bob", urlencoded, "password=1"},
+	{"name: no type", "", "", "username[]=bob"},
+	{"multipart: blank in the name", "", boundaryType, part(`Content-Disposition: form-data; name=" username"`)},
+	{"multipart: list", "", boundaryType, part(`Content-Disposition: form-data; name="username[]"`)},
+	{"multipart: text before the parts", "", boundaryType, "username=bob&x=\r\n" + part(`Content-Disposition: form-data; name="a"`)},
+	{"multipart: text after the parts", "", boundaryType, part(`Content-Disposition: form-data; name="a"`) + "&username=bob"},
+	{
+		"multipart: parts after the parts", "", boundaryType,
+		part(`Content-Disposition: form-data; name="a"`) + part(`Content-Disposition: form-data; name="username"`),
+	},
+	{"multipart: extended boundary", "", "multipart/form-data; boundary*=utf-8''x", part(`Content-Disposition: form-data; name="a"`)},
+	{"multipart: two boundaries", "", "multipart/form-data; boundary=x; boundary*=utf-8''y", part(`Content-Disposition: form-data; name="a"`)},
 	{"character set", "", "application/x-www-form-urlencoded; charset=ibm037", "username=bob"},
 	{"two character sets", "", "application/json; charset=utf-8; charset=utf-16", `{"username":"bob"}`},
 }
@@ -119,8 +138,10 @@ func TestAccountInOtherFormat(t *testing.T) {
 		{"form with a text type", "text/plain", "username=bob&password=x", "bob", 0},
 		{"form with a text type and a line end", "text/plain; charset=utf-8", "username=bob&password=x\r\n", "bob", 0},
 		{"form without a type", "", "username=bob", "bob", 0},
-		{"form within JSON", jsonType, `{"a":"&username=bob&"}`, "bob", 0},
-		{"two accounts: JSON and form", jsonType, `{"a":";username=bob;b=","username":"decoy"}`, "", 400},
+		{"form within JSON", urlencoded, `{"a":"&username=bob&"}`, "bob", 0},
+		{"form within a JSON text", jsonType, `"&username=bob&"`, "bob", 0},
+		{"JSON with a text that looks like a form", jsonType, `{"email":"bob@x.com","next":"/invite?team=4&email=eve@x.com"}`, "bob@x.com", 0},
+		{"two accounts: JSON and form", "text/plain", `{"a":";username=bob;b=","username":"decoy"}`, "", 400},
 		{"JSON that is no form", urlencoded, `{"username":"bob","password":"100%;"}`, "bob", 0},
 		{
 			"multipart with a charset", "multipart/form-data; boundary=x; charset=UTF-8",
@@ -128,6 +149,12 @@ func TestAccountInOtherFormat(t *testing.T) {
 		},
 		{"multipart with a file", boundaryType, "--x\r\nContent-Disposition: form-data; name=\"f\"; filename*=utf-8''f\r\n\r\n\x00\r\n" +
 			part(`Content-Disposition: form-data; name="username"`), "bob", 0},
+		{"multipart with a star in the name of a file", boundaryType, "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"myname*.txt\"\r\n\r\n\x00\r\n" +
+			part(`Content-Disposition: form-data; name="username"`), "bob", 0},
+		{"multipart that begins and ends with a line end", boundaryType, "\r\n" + part(`Content-Disposition: form-data; name="username"`) + "\r\n", "bob", 0},
+		{"a field of another form", urlencoded, "login[user]=eve&username=bob", "bob", 0},
+		{"form in windows-1252", "application/x-www-form-urlencoded; charset=windows-1252", "username=bob", "bob", 0},
+		{"form in latin1", "application/x-www-form-urlencoded; charset=latin1", "username=bob", "bob", 0},
 		{"form with the character set of old clients", "application/x-www-form-urlencoded; charset=ISO-8859-1", "username=bob", "bob", 0},
 	} {
 		got, body, status := chargedAccount(t, loginguard.Options{}, post("/", c.contentType, c.body))
