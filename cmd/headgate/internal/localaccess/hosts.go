@@ -3,6 +3,7 @@ package localaccess
 import (
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -43,8 +44,15 @@ func (h *Hosts) Allow(host string) bool {
 // the port of this listener: a browser that connects to the listener sends its port.
 func (h *Hosts) AllowForwarded(host string) bool {
 	port := h.implied
-	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') && colon+1 < len(host) {
 		port = host[colon+1:]
 	}
-	return port != h.port || h.Allow(host)
+	return !mayEqual(port, h.port) || h.Allow(host)
+}
+
+// mayEqual reports whether port is the number of the port listener, in any notation, or
+// no number.
+func mayEqual(port, listener string) bool {
+	n, err := strconv.ParseUint(strings.TrimLeft(port, "0"), 10, 16)
+	return err != nil || strconv.FormatUint(n, 10) == listener
 }
