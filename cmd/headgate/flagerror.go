@@ -55,6 +55,7 @@ func flagError(cmd *cobra.Command, err error) error {
 // flagKinds maps types of flags to a description of their values.
 var flagKinds = map[string]string{
 	"int": "a whole number", "int64": "a whole number", "bool": "true or false", "duration": "a duration such as 5s or 1m30s",
+	"file": "the name of a file",
 }
 
 // dashed returns a flag in the form in which the user wrote it: --name or -n.
@@ -72,6 +73,7 @@ func singleDashFlag(root *cobra.Command, args []string) error {
 	if err != nil {
 		return nil // reported when the command line is run
 	}
+	cmd.InitDefaultHelpFlag() // otherwise the flag --help is defined later
 	for _, arg := range args {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
 		switch {

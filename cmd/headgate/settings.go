@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,11 +86,30 @@ func (f *settingFlag) Set(text string) error {
 // Type returns the placeholder of the flag's value in help texts, such as duration.
 func (f *settingFlag) Type() string { return f.setting.Kind() }
 
+// fileFlag is a flag that names a file. An empty name is an error: it would otherwise
+// mean that there is no file, for example after a shell variable that is not set.
+type fileFlag string
+
+// String returns the name of the file.
+func (f *fileFlag) String() string { return string(*f) }
+
+// Set sets the name of the file.
+func (f *fileFlag) Set(name string) error {
+	if name == "" {
+		return errors.New("empty name of a file")
+	}
+	*f = fileFlag(name)
+	return nil
+}
+
+// Type returns the placeholder of the flag's value in help texts.
+func (*fileFlag) Type() string { return "file" }
+
 // add defines --config and a flag for each setting whose path is in only. Without only,
 // it defines the flags of all settings, and --help-all.
 func (s *settingFlags) add(f *pflag.FlagSet, only ...string) {
 	f.SortFlags = false
-	f.StringVarP(&s.file, "config", "c", "", "configuration `file`")
+	f.VarP((*fileFlag)(&s.file), "config", "c", "configuration `file`")
 	setGroup(f, settingGroups[0].heading, "config")
 	s.values = make(map[string]*settingFlag)
 	byPath := make(map[string]config.Setting)

@@ -282,7 +282,7 @@ func (c *Config) warnOfText(s *Setting) {
 		c.Warnings = append(c.Warnings, maskedWarning(s.Path))
 	}
 	if variable := variableReference(value); variable != "" && c.fromFile(s.Path) {
-		c.Warnings = append(c.Warnings, s.Path+" contains "+notInterpolated(variable, s.Path))
+		c.Warnings = append(c.Warnings, s.Path+": "+notInterpolated(variable, s.Path))
 	}
 }
 

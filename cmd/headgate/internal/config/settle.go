@@ -18,10 +18,11 @@ type pending struct {
 // mayBeIncomplete reports whether a file may still be being written. The program that
 // writes it may pause at the end of a line, and the beginning of a file is often valid,
 // but without routes. A file may be incomplete if at least one of these is true: its
-// text is a prefix of the effective file's text, it is less than half as long as the
-// effective file, it has fewer policies, or it has fewer routes.
+// text is a shorter prefix of the effective file's text, it is less than half as long
+// as the effective file, it has fewer policies, or it has fewer routes.
 func mayBeIncomplete(next, effective *Config) bool {
-	return bytes.HasPrefix(effective.text, next.text) || len(next.text) < len(effective.text)/2 ||
+	return len(next.text) < len(effective.text) && bytes.HasPrefix(effective.text, next.text) ||
+		len(next.text) < len(effective.text)/2 ||
 		len(next.Policies) < len(effective.Policies) || len(next.Routes) < len(effective.Routes)
 }
 

@@ -78,6 +78,30 @@ func TestIncompleteFileWaits(t *testing.T) {
 	}
 }
 
+// A file that is restored after it was empty is the effective file, and complete.
+func TestRestoredFileIsComplete(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "headgate.yaml")
+	replace(t, path, completeFile)
+	sources := config.Sources{Path: path}
+	first, err := sources.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last config.Reload
+	live := config.Start(sources, first, func(*config.Config) error { return nil }, func(r config.Reload) { last = r })
+	began := time.Now()
+	replace(t, path, "")
+	live.RefreshAt(began)
+	if last.Err == nil {
+		t.Error("an empty file: got no error")
+	}
+	replace(t, path, completeFile)
+	if wait := live.RefreshAt(began.Add(time.Second)); wait != 0 || last.Settling || last.Err != nil || live.Status().Err != nil {
+		t.Errorf("the same file again: got a wait of %v, report %+v, error %v; want it in effect", wait, last, live.Status().Err)
+	}
+}
+
 // The complete file takes effect immediately, and so does the previous one; SIGHUP does
 // not wait.
 func TestIncompleteFileIsCompleted(t *testing.T) {
