@@ -133,7 +133,8 @@ func (d generator) move(k *key, now, cost int64) headgate.Decision {
 	switch {
 	case d.oneIn(25):
 		k.setLimit(d.changed(k.algorithm, k.limit))
-		return k.refund(now, 1) // converts the state, which a denied take would not do
+		k.refund(now, 1)
+		return k.take(now, 1) // allowed after the refund, so it converts the state
 	case d.oneIn(8):
 		return k.refund(now, cost)
 	case canReserve(k.algorithm) && d.oneIn(6):
