@@ -191,27 +191,24 @@ func isActive(state int64) int64 {
 // that have held the most bytes for the longest time while the server waited for the
 // client, then idle ones. It returns false if the connection has ended or if the caller
 // must close it.
-func (c *Conn) Grow(n int64) bool {
+func (c *Conn) Grow(n int64) bool { return c.add(n, 0) }
+
+// Hold reports n more bytes like [Conn.Grow], but closes only connections that have
+// waited for their client for some time, and, unless requests hold most of the memory,
+// idle ones. If it returns false, the caller must call [Conn.AwaitRoom].
+func (c *Conn) Hold(n int64) bool { return c.add(n, slowTime) }
+
+// add adds n to the bytes of the connection and of the set. If the limit is exceeded, it
+// calls makeRoom with minAge. It returns false if the connection has ended or if there is
+// no room.
+func (c *Conn) add(n int64, minAge time.Duration) bool {
 	c.bytes.Add(n)
 	all := c.set.bytes.Add(n)
 	if c.Ended() { // the connection may have ended before the previous lines
 		c.set.bytes.Add(-c.bytes.Swap(0))
 		return false
 	}
-	return n <= 0 || all <= c.set.maxBytes || c.set.makeRoom(c, 0)
-}
-
-// Hold reports n more bytes like [Conn.Grow], but closes only connections that have
-// waited for their client for some time, and, unless requests hold most of the memory,
-// idle ones. If it returns false, the caller must call [Conn.AwaitRoom].
-func (c *Conn) Hold(n int64) bool {
-	c.bytes.Add(n)
-	all := c.set.bytes.Add(n)
-	if c.Ended() {
-		c.set.bytes.Add(-c.bytes.Swap(0))
-		return false
-	}
-	return n <= 0 || all <= c.set.maxBytes || c.set.makeRoom(c, slowTime)
+	return n <= 0 || all <= c.set.maxBytes || c.set.makeRoom(c, minAge)
 }
 
 // AwaitRoom waits until the memory is within the limit, because the requests of other

@@ -103,6 +103,49 @@ func TestFloodOfConnections(t *testing.T) {
 	})
 }
 
+// A flood of connections without a request that uses up the memory closes its own
+// connections, not those of clients between two requests, whose buffers hold a little
+// memory.
+func TestFloodThatUsesMemory(t *testing.T) {
+	t.Parallel()
+	within(t, bounded.Limits{Connections: 1000, Bytes: 100_000}, func(m *members) {
+		for range 10 {
+			client := m.add()
+			client.Idle(time.Now())
+			client.Grow(100)
+		}
+		for range 1000 { // one per millisecond
+			if m.add() == nil {
+				t.Fatal("a connection was refused")
+			}
+		}
+		for _, n := range m.closed {
+			if n < 10 {
+				t.Errorf("client %d was closed", n)
+			}
+		}
+	})
+}
+
+// An idle connection whose transaction holds much memory is closed like one with an
+// unfinished request.
+func TestIdleConnectionWithMuchMemory(t *testing.T) {
+	t.Parallel()
+	within(t, bounded.Limits{Connections: 100, Bytes: 50_000}, func(m *members) {
+		light, heavy, other := m.add(), m.add(), m.add()
+		light.Idle(time.Now())
+		light.Grow(100)
+		heavy.Idle(time.Now())
+		heavy.Grow(40_000)
+		time.Sleep(time.Second)
+		other.Busy()
+		if !other.Grow(10_000) {
+			t.Error("there is no room")
+		}
+		m.mustClose("above the limit", 1)
+	})
+}
+
 // If the memory is used up, the connection is closed that has held the most bytes for
 // the longest time while the server waited for its client, then an idle one.
 func TestRoomForMemory(t *testing.T) {

@@ -7,9 +7,9 @@ const (
 	// protection is the time for which a connection is not closed in favor of a new one:
 	// within this time, a client sends its first request, or the rest of a request.
 	protection = time.Second
-	// floodProtection replaces protection for the first request while most connections
-	// are unused. Otherwise, a client that opens the maximum number of connections would
-	// shut out other clients for a second.
+	// floodProtection replaces protection for the first request while most of the open
+	// connections are unused. Otherwise, a client that opens as many connections as there
+	// is room for would shut out other clients for a second.
 	floodProtection = 20 * time.Millisecond
 	maxCompared     = 64 // maximum number of suitable connections that are compared
 
@@ -44,7 +44,7 @@ func (s *Connections) closable() (found *Conn, state int64) {
 
 // firstRequestTime returns the time that a new connection has for its first request.
 func (s *Connections) firstRequestTime() time.Duration {
-	if 2*s.unused.Load() > s.maxOpen {
+	if 2*s.unused.Load() > s.open.Load() {
 		return floodProtection
 	}
 	return protection
@@ -61,14 +61,17 @@ func closesBefore(state, other int64) bool {
 
 // heaviest returns the connection that has held the most bytes for the longest time,
 // while the server waited for its client for at least minAge, or nil if there is none.
-// The product of bytes
-// and time is small for a client that sends a long request, and large for one that
-// leaves requests unfinished.
+// The product of bytes and time is small for a client that sends a long request, and
+// large for one that leaves requests unfinished. An idle connection counts only if it
+// holds more than its base: the rest of a buffer must not make it the heaviest.
 func (s *Connections) heaviest(minAge time.Duration) (found *Conn, state int64) {
 	now, most := time.Since(s.start).Microseconds(), int64(0)
 	s.search(func(c *Conn, at int64) bool {
-		held := c.bytes.Load() - c.base
-		if kindOf(at) > waiting || held <= 0 || now-sinceOf(at) < minAge.Microseconds() {
+		held, least := c.bytes.Load()-c.base, int64(0)
+		if kindOf(at) == idle {
+			least = c.base
+		}
+		if kindOf(at) > waiting || held <= least || now-sinceOf(at) < minAge.Microseconds() {
 			return false
 		}
 		if weight := held * (1 + max(0, now-sinceOf(at))/1000); weight > most {
