@@ -98,23 +98,37 @@ func (d *dialer) start(address string, netDialer *net.Dialer, config *tls.Config
 	}
 	p := d.pending[address]
 	if p == nil {
-		p = &pendingDial{done: make(chan struct{})}
-		d.pending[address] = p
-		d.unsettled.Add(1)
+		p = d.addPending(address)
 		d.work.Go(func() {
 			ctx, cancel := context.WithTimeout(d.ctx, netDialer.Timeout)
 			defer cancel()
 			began := time.Now()
-			p.conn, p.err = d.connect(ctx, address, netDialer, config)
-			p.endedAt = time.Now()
-			p.took = p.endedAt.Sub(began)
-			if p.err != nil {
-				d.unsettled.Add(-1)
-			}
-			close(p.done)
+			conn, err := d.connectToAny(ctx, address, netDialer, config)
+			p.took = time.Since(began)
+			d.finish(p, conn, err)
 		})
 	}
 	return p, nil
+}
+
+// addPending adds an attempt to connect to address. The caller holds d.mu.
+func (d *dialer) addPending(address string) *pendingDial {
+	p := &pendingDial{done: make(chan struct{})}
+	d.pending[address] = p
+	d.unsettled.Add(1)
+	return p
+}
+
+// finish ends an attempt to connect with its result. The connection returns only valid
+// replies, because the client trusts them.
+func (d *dialer) finish(p *pendingDial, conn *trackedConn, err error) {
+	p.err, p.endedAt = err, time.Now()
+	if err != nil {
+		d.unsettled.Add(-1)
+	} else {
+		p.conn = respcheck.New(conn, respcheck.DefaultLimits)
+	}
+	close(p.done)
 }
 
 // leaveForNext reports whether the caller should leave the connection to a later
@@ -146,18 +160,8 @@ func (d *dialer) network() string {
 	return "tcp"
 }
 
-// connect opens a connection to the server. The connection returns only valid replies,
-// because the client trusts them.
-func (d *dialer) connect(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	conn, err := d.connectToAny(ctx, address, netDialer, config)
-	if err != nil {
-		return nil, err
-	}
-	return respcheck.New(conn, respcheck.DefaultLimits), nil
-}
-
-// connectToAny tries the addresses of the server one after another, beginning with the
-// address that worked last.
+// connectToAny opens a connection to the server. It tries the addresses of the server
+// one after another, beginning with the address that worked last.
 func (d *dialer) connectToAny(ctx context.Context, address string, netDialer *net.Dialer, config *tls.Config) (*trackedConn, error) {
 	addresses := d.addresses
 	if addresses == nil {

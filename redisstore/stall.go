@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net"
 	"time"
-
-	"github.com/headgate/headgate/internal/respcheck"
 )
 
 // This file replaces connections that no longer work although they are open, for example
@@ -75,7 +73,7 @@ func (d *dialer) check(c *trackedConn) {
 			closeConn(fresh)
 			return
 		case err == nil && replacement != nil:
-			replacement.finish(fresh, nil)
+			d.finish(replacement, fresh, nil)
 			return
 		case err == nil:
 			d.replace(c, asked, fresh)
@@ -88,8 +86,7 @@ func (d *dialer) check(c *trackedConn) {
 			_ = c.Conn.Close()
 		}
 		if replacement != nil && (isRefused(err) || time.Since(began) > maxCheck || d.ctx.Err() != nil) {
-			d.unsettled.Add(-1)
-			replacement.finish(nil, err)
+			d.finish(replacement, nil, err)
 			return
 		}
 		if !sleep(d.ctx, checkPause) && replacement == nil {
@@ -106,7 +103,7 @@ func (d *dialer) replace(c *trackedConn, asked int64, fresh *trackedConn) {
 		return
 	}
 	if p := d.register(c.endpoint.address); p != nil {
-		p.finish(fresh, nil)
+		d.finish(p, fresh, nil)
 	} else {
 		closeConn(fresh)
 	}
@@ -121,18 +118,7 @@ func (d *dialer) register(address string) *pendingDial {
 	if d.pending[address] != nil {
 		return nil
 	}
-	p := &pendingDial{done: make(chan struct{})}
-	d.pending[address] = p
-	d.unsettled.Add(1)
-	return p
-}
-
-// finish ends an attempt that was added by register.
-func (p *pendingDial) finish(conn *trackedConn, err error) {
-	if p.err, p.endedAt = err, time.Now(); conn != nil {
-		p.conn = respcheck.New(conn, respcheck.DefaultLimits)
-	}
-	close(p.done)
+	return d.addPending(address)
 }
 
 func (d *dialer) endCheck(address string) {
