@@ -50,12 +50,12 @@ func (r *ratelimitEnv) memcached() {
 }
 
 // namespace returns the parameter of the store URL that separates deployments, from
-// CACHE_KEY_PREFIX.
+// CACHE_KEY_PREFIX. It returns an empty map if there is none.
 func (r *ratelimitEnv) namespace() url.Values {
 	name := "CACHE_KEY_PREFIX"
 	prefix, ok := r.lookup(name)
 	if !ok {
-		return nil
+		return url.Values{}
 	}
 	if len(prefix) > maxNamespaceBytes {
 		r.fail(name, "has %d bytes; must have at most %d", len(prefix), maxNamespaceBytes)
@@ -129,7 +129,7 @@ func (r *ratelimitEnv) redis(text string) string {
 		master, sentinels, _ := strings.Cut(text, ",")
 		a = r.addresses(strings.Split(sentinels, ","))
 		a.scheme, a.path = a.scheme+"+sentinel", "/"+master
-		params = r.sentinelAuth(&a, params)
+		r.sentinelAuth(&a, params)
 	default:
 		r.fail("REDIS_TYPE", "%s is not supported; must be SINGLE, CLUSTER or SENTINEL", clip(kind))
 	}
@@ -140,7 +140,7 @@ func (r *ratelimitEnv) redis(text string) string {
 		}
 		a.password = password
 	}
-	params = r.secure(&a, params)
+	r.secure(&a, params)
 	return withQuery(a.String(), params)
 }
 
@@ -253,28 +253,24 @@ func (a *redisAddress) takeParams() {
 	a.query = params.Encode()
 }
 
-// sentinelAuth adds the credentials of the sentinels. Credentials in the addresses are
-// those of the sentinels, because these are the addresses of sentinels.
-func (r *ratelimitEnv) sentinelAuth(a *redisAddress, params url.Values) url.Values {
+// sentinelAuth adds the credentials of the sentinels to params. Credentials in the
+// addresses are those of the sentinels, because these are the addresses of sentinels.
+func (r *ratelimitEnv) sentinelAuth(a *redisAddress, params url.Values) {
 	user, password := a.user, a.password
 	a.user, a.password = "", ""
 	if auth, ok := r.lookup("REDIS_SENTINEL_AUTH"); ok {
 		user, password = splitAuth(auth)
-	}
-	if params == nil {
-		params = make(url.Values)
 	}
 	for name, value := range map[string]string{"sentinel_user": user, "sentinel_password": password} {
 		if value != "" {
 			params.Set(name, value)
 		}
 	}
-	return params
 }
 
-// secure changes an address to TLS if REDIS_TLS is set, and adds the TLS files if the
-// address uses TLS.
-func (r *ratelimitEnv) secure(a *redisAddress, params url.Values) url.Values {
+// secure changes an address to TLS if REDIS_TLS is set, and adds the TLS files to params
+// if the address uses TLS.
+func (r *ratelimitEnv) secure(a *redisAddress, params url.Values) {
 	if rest, ok := strings.CutPrefix(a.scheme, "redis"); ok && r.yes("REDIS_TLS", false) && !strings.HasPrefix(rest, "s") {
 		a.scheme = "rediss" + rest
 	}
@@ -282,10 +278,7 @@ func (r *ratelimitEnv) secure(a *redisAddress, params url.Values) url.Values {
 		r.fail("REDIS_TLS", "TLS over a Unix socket is not supported; set REDIS_URL to host:port")
 	}
 	if !strings.HasPrefix(a.scheme, "rediss") {
-		return params
-	}
-	if params == nil {
-		params = make(url.Values)
+		return
 	}
 	for param, name := range map[string]string{"ca": "REDIS_TLS_CACERT", "cert": "REDIS_TLS_CLIENT_CERT", "key": "REDIS_TLS_CLIENT_KEY"} {
 		if file, ok := r.lookup(name); ok {
@@ -295,7 +288,6 @@ func (r *ratelimitEnv) secure(a *redisAddress, params url.Values) url.Values {
 	if r.yes("REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", false) {
 		params.Set("verify_name", "false")
 	}
-	return params
 }
 
 // warnStore adds a warning if no variable or setting sets the store.

@@ -40,15 +40,8 @@ func TestIncompleteFileWaits(t *testing.T) {
 		{"no comment", strings.Replace(completeFile, "# The routes of the shop.\n", "", 1), false},
 		{"another route", completeFile + "  - policies: [login]\n", false},
 	} {
-		path := filepath.Join(t.TempDir(), "headgate.yaml")
-		replace(t, path, completeFile)
-		sources := config.Sources{Path: path}
-		first, err := sources.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var reports []config.Reload
-		live := config.Start(sources, first, func(*config.Config) error { return nil }, func(r config.Reload) { reports = append(reports, r) })
+		path, live := startComplete(t, func(r config.Reload) { reports = append(reports, r) })
 		replace(t, path, c.text)
 		began := time.Now()
 		at := func(after time.Duration, generation uint64, again time.Duration, wantReports int) {
@@ -78,18 +71,24 @@ func TestIncompleteFileWaits(t *testing.T) {
 	}
 }
 
-// A file that is restored after it was empty is the effective file, and complete.
-func TestRestoredFileIsComplete(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "headgate.yaml")
+// startComplete starts with completeFile, and returns the path of the file.
+func startComplete(t *testing.T, onReload func(config.Reload)) (path string, live *config.Live) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "headgate.yaml")
 	replace(t, path, completeFile)
 	sources := config.Sources{Path: path}
 	first, err := sources.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return path, config.Start(sources, first, func(*config.Config) error { return nil }, onReload)
+}
+
+// A file that is restored after it was empty is the effective file, and complete.
+func TestRestoredFileIsComplete(t *testing.T) {
+	t.Parallel()
 	var last config.Reload
-	live := config.Start(sources, first, func(*config.Config) error { return nil }, func(r config.Reload) { last = r })
+	path, live := startComplete(t, func(r config.Reload) { last = r })
 	began := time.Now()
 	replace(t, path, "")
 	live.RefreshAt(began)
@@ -106,14 +105,7 @@ func TestRestoredFileIsComplete(t *testing.T) {
 // not wait.
 func TestIncompleteFileIsCompleted(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "headgate.yaml")
-	replace(t, path, completeFile)
-	sources := config.Sources{Path: path}
-	first, err := sources.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	live := config.Start(sources, first, func(*config.Config) error { return nil }, nil)
+	path, live := startComplete(t, nil)
 	began := time.Now()
 	half, _, _ := strings.Cut(completeFile, "routes:")
 	for i, c := range []struct {
