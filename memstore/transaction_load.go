@@ -124,8 +124,8 @@ func (x *transaction) lockOverflowShard(sh *shard) {
 
 func (x *transaction) loadLog(g *logBound, t *target) error {
 	logs := &x.store.logs
-	sh := logs.shard(t.d)
-	if t.keyLog, t.logShard = sh.find(t.d, new(keyLog)), sh; t.keyLog == nil && logs.overflowUsed.Load() {
+	sh, single := logs.shard(t.d), new(keyLog)
+	if t.keyLog, t.logShard = sh.find(t.d, single), sh; t.keyLog == nil && logs.overflowUsed.Load() {
 		x.lockOverflowLogs()
 		if k := logs.overflow.active(g.overflowDigest(t.d), x.t); k != nil {
 			t.keyLog, t.logShard = k, &logs.overflow
@@ -137,7 +137,7 @@ func (x *transaction) loadLog(g *logBound, t *target) error {
 	case t.keyLog != nil:
 		t.logShard.keepAfter(max(x.t, g.step.ResetAt(&t.keyLog.log)-1), t.d, t.keyLog)
 	default:
-		if t.keyLog = logs.create(sh, t.d, x.t, new(keyLog)); t.keyLog == nil {
+		if t.keyLog = logs.create(sh, t.d, x.t, single); t.keyLog == nil {
 			return x.loadOverflowLog(g, t)
 		}
 	}
