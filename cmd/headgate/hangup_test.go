@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -56,9 +57,14 @@ func TestHangupEndsServiceWithoutConfiguration(t *testing.T) {
 }
 
 // startStarting starts headgate with a log that contains a line for each initialized
-// package, so that a test can signal the process before main.
+// package, so that a test can signal the process before main. The command does not ignore
+// SIGHUP, also if the tests run under nohup: a signal that this process handles has its
+// default action in the command.
 func startStarting(t *testing.T, args ...string) *launched {
 	t.Helper()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	cmd := exec.Command("headgate", args...)
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	return startCommand(t, cmd)
