@@ -14,8 +14,8 @@ import (
 // Dialect names a set of header fields. The zero value means [IETF].
 type Dialect string
 
-// The dialects. See docs/http.md for the fields of each dialect and the responses that
-// have them.
+// The dialects. See docs/reference/http-middleware.md for the fields of each dialect
+// and the responses that have them.
 const (
 	// IETF sends RateLimit-Policy and RateLimit as in
 	// draft-ietf-httpapi-ratelimit-headers-11.

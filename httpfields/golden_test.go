@@ -161,10 +161,10 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// docs/http.md lists the fields of each dialect as they are sent.
+// docs/reference/http-middleware.md lists the fields of each dialect as they are sent.
 func TestDocsListFields(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("../docs/http.md")
+	docs, err := os.ReadFile("../docs/reference/http-middleware.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestDocsListFields(t *testing.T) {
 			}
 			for line := range strings.Lines(scenarios[i].written(t, newWriter(t, d.opts))) {
 				if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, "#") && !strings.Contains(text, "`"+strings.ToLower(line)+"`") {
-					t.Errorf("%s: docs/http.md does not contain %s", d.file, line)
+					t.Errorf("%s: docs/reference/http-middleware.md does not contain %s", d.file, line)
 				}
 			}
 		}

@@ -40,7 +40,8 @@ func closedStoreHandler(t *testing.T, charges ...httplimit.Charge) http.Handler 
 	return h
 }
 
-// The statuses, header fields and bodies of responses: the table in docs/http.md.
+// The statuses, header fields and bodies of responses: the table in
+// docs/reference/http-middleware.md.
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	const quota, capacity = "https://iana.org/assignments/http-problem-types#quota-exceeded",

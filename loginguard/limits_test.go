@@ -19,8 +19,8 @@ const (
 	day  = 24 * time.Hour
 )
 
-// documentedLimits are the bounds of the default limits in docs/login.md, calculated by
-// hand.
+// documentedLimits are the bounds of the default limits in docs/guides/login.md,
+// calculated by hand.
 var documentedLimits = []struct {
 	kind      string
 	limits    []headgate.Limit
@@ -35,7 +35,7 @@ var documentedLimits = []struct {
 
 func TestMaxAttemptsMatchesDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/login.md")
+	page, err := os.ReadFile("../docs/guides/login.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestMaxAttemptsMatchesDocs(t *testing.T) {
 			t.Errorf("%s: immediately %d, in an hour %d, in a day %d; want %d, %d, %d", d.kind, immediate, inHour, inDay, d.immediate, d.hour, d.day)
 		}
 		if row := fmt.Sprintf("| %d | %d | %d |", d.immediate, d.hour, d.day); !strings.Contains(string(page), row) {
-			t.Errorf("%s: docs/login.md has no row with %q", d.kind, row)
+			t.Errorf("%s: docs/guides/login.md has no row with %q", d.kind, row)
 		}
 	}
 }

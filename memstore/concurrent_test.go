@@ -17,7 +17,7 @@ import (
 // microseconds) and both words (7/s: it does not).
 var contended = []string{"10/1s", "7/1s burst 10"}
 
-// Trap T1 of docs/guarantees.md.
+// Trap T1 of docs/internals/guarantees.md.
 func TestConcurrentTakesOfOneKeyAllowExactlyTheLimit(t *testing.T) {
 	for _, a := range names() {
 		for _, limit := range contended {
@@ -121,7 +121,7 @@ func TestAllowAllIsAtomicUnderConcurrency(t *testing.T) {
 	}
 }
 
-// Trap T3 of docs/guarantees.md.
+// Trap T3 of docs/internals/guarantees.md.
 func TestAllowAllDenialSpendsNothing(t *testing.T) {
 	for _, a := range names() {
 		t.Run(string(a), func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-// minimalACL is the set of permissions that the store requires; docs/operations.md has
-// the same text.
+// minimalACL is the set of permissions that the store requires; docs/operate/stores.md
+// has the same text.
 const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pexpire +pexpireat +pttl +setrange +hget +hset +hdel"
 
 // guideACL is what LayoutGuide requires in addition, with the pattern of the bucket
@@ -138,7 +138,7 @@ func exerciseEphemeral(t *testing.T, url string) error {
 func TestMinimalACL(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/operate/stores.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestMinimalACL(t *testing.T) {
 		"ephemeral": {rules: minimalACL + " " + ephemeralACL, extra: ephemeralACL, use: exerciseEphemeral},
 	} {
 		if !strings.Contains(string(text), c.extra) {
-			t.Errorf("%s: docs/operations.md does not contain %q", name, c.extra)
+			t.Errorf("%s: docs/operate/stores.md does not contain %q", name, c.extra)
 		}
 		url := "redis://gate:s3cret@" + server.Addr()
 		setACL(t, server, strings.Fields(c.rules))
@@ -187,13 +187,13 @@ const (
 
 func TestMinimalACLClusterAndSentinel(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/operate/stores.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := func(extra string) testserver.Option {
 		if !strings.Contains(string(text), "`"+extra+"`") {
-			t.Errorf("docs/operations.md does not contain %q", extra)
+			t.Errorf("docs/operate/stores.md does not contain %q", extra)
 		}
 		return testserver.ACL("gate", "s3cret", strings.Fields(minimalACL+" "+extra)...)
 	}

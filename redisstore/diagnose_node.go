@@ -225,6 +225,6 @@ func (n *node) clockFinding() Finding {
 	case n.clockOffset > 0:
 		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v ahead of the local clock; %s", n.clockOffset.Round(time.Second), meaning), Advice: "run NTP on both"}
 	default:
-		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v behind the local clock; %s, unless it was set back: then keys in use are denied for that long", (-n.clockOffset).Round(time.Second), meaning), Advice: "run NTP on both; see Clocks in docs/operations.md"}
+		return Finding{Check: "clock", Level: Warning, Says: fmt.Sprintf("%v behind the local clock; %s, unless it was set back: then keys in use are denied for that long", (-n.clockOffset).Round(time.Second), meaning), Advice: "run NTP on both; see Clocks in docs/operate/stores.md"}
 	}
 }

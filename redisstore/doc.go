@@ -50,7 +50,7 @@
 //
 // Every key has a TTL, set by the call that writes the key. The TTL is rounded up to a
 // millisecond and never ends while the state is still needed. The TTL of a key that is
-// used repeatedly is up to a minute longer than needed. See docs/operations.md for
+// used repeatedly is up to a minute longer than needed. See docs/operate/stores.md for
 // memory, eviction, persistence and the minimal permissions of a user.
 //
 // # When Redis is unavailable

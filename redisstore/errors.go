@@ -98,7 +98,7 @@ const (
 	adviceForeign = "the value under this key is not the state of a limit; use a separate namespace, or delete the key"
 	adviceReplica = "the server is a read-only replica; use the address of the primary, or redis+sentinel://"
 	adviceMemory  = "the server is out of memory; raise maxmemory, or remove other data"
-	adviceACL     = "the user's ACL lacks a permission; docs/operations.md lists the required ones"
+	adviceACL     = "the user's ACL lacks a permission; docs/operate/stores.md lists the required ones"
 )
 
 // errorReplies lists known error replies of servers. A reply matches if it starts with

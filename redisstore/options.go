@@ -61,7 +61,7 @@ type Options struct {
 	// OnClockSetBack is called when the server's clock went back by more than a second,
 	// also by a failover to a server whose clock is behind. For as long as the clock
 	// went back, keys in use are denied more than their limits require: see
-	// docs/operations.md. It is called at most once a minute, on the goroutine of a
+	// docs/operate/stores.md. It is called at most once a minute, on the goroutine of a
 	// call, and must return fast. It may be nil. Buckets in LayoutGuide are not watched.
 	OnClockSetBack func(back time.Duration)
 	// Ephemeral makes Close remove all keys of the namespace. Use it for a namespace

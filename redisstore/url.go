@@ -274,7 +274,7 @@ func (t *target) client() (*rueidis.ClientOption, error) {
 		option.InitAddress = t.addresses[:1] // the dialer tries all addresses
 	}
 	for name := range t.params {
-		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown; docs/operations.md lists all parameters"}
+		return nil, &URLError{fmt.Sprintf("parameter %.40q", name), "unknown; docs/operate/stores.md lists all parameters"}
 	}
 	return option, nil
 }

@@ -17,7 +17,7 @@ func keyChecks() []check {
 }
 
 // hostileTexts returns keys that stores have confused with each other, rejected or
-// failed on: guarantees T10 and T39 in docs/guarantees.md.
+// failed on: guarantees T10 and T39 in docs/internals/guarantees.md.
 func hostileTexts() []string {
 	long := strings.Repeat("k", 64<<10)
 	return []string{
@@ -50,7 +50,7 @@ func checkHostileKeys(ts *tester, a headgate.Algorithm) {
 // checkHostileKeysMulti spends units of every key under two limits, alone and together
 // with the previous key. The store must find the state of every key of a request,
 // whatever braces the keys contain, and spend units of each key separately: guarantees
-// T9 and T10 in docs/guarantees.md.
+// T9 and T10 in docs/internals/guarantees.md.
 func checkHostileKeysMulti(ts *tester, a headgate.Algorithm) {
 	limits := []headgate.Limit{headgate.MustParseLimit("3/24h"), headgate.MustParseLimit("5/24h")}
 	l := ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: limits})

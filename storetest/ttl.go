@@ -78,7 +78,7 @@ func (ts *tester) eachVerb(a headgate.Algorithm, done func(verb string)) {
 }
 
 // checkTTLSet requires that every key has a TTL after every kind of operation:
-// guarantee T4 in docs/guarantees.md.
+// guarantee T4 in docs/internals/guarantees.md.
 func checkTTLSet(ts *tester, a headgate.Algorithm) {
 	before := ts.ttls()
 	if before == nil {
@@ -91,7 +91,7 @@ func checkTTLSet(ts *tester, a headgate.Algorithm) {
 }
 
 // checkTTLRestored removes the TTLs of all keys before each write, and requires that
-// the write sets them again: guarantee T4 in docs/guarantees.md.
+// the write sets them again: guarantee T4 in docs/internals/guarantees.md.
 func checkTTLRestored(ts *tester, a headgate.Algorithm) {
 	if ts.options.RemoveTTL == nil {
 		return
@@ -122,7 +122,7 @@ func checkTTLRestored(ts *tester, a headgate.Algorithm) {
 }
 
 // checkShortTTL uses periods close to 1 ms and 1 s, the units in which servers count
-// TTLs: guarantee T5 in docs/guarantees.md.
+// TTLs: guarantee T5 in docs/internals/guarantees.md.
 func checkShortTTL(ts *tester, a headgate.Algorithm) {
 	for _, limit := range []string{"1/1ms", "1000000/1ms", "1/999ms", "1/1s", "1/1001ms"} {
 		l := ts.limiter(a, limit)
@@ -136,8 +136,8 @@ func checkShortTTL(ts *tester, a headgate.Algorithm) {
 }
 
 // checkTTLDuration requires that the TTL of a key is at least its reset_after:
-// guarantee T6 in docs/guarantees.md. It also requires an upper bound, which this suite
-// has chosen: twice the sum of reset_after and the period, plus an hour.
+// guarantee T6 in docs/internals/guarantees.md. It also requires an upper bound, which
+// this suite has chosen: twice the sum of reset_after and the period, plus an hour.
 func checkTTLDuration(ts *tester, a headgate.Algorithm) {
 	for _, limit := range []string{"10/1s", "3/1m", "10/24h", "7/366d"} {
 		before := ts.ttls()
@@ -164,7 +164,7 @@ func checkTTLDuration(ts *tester, a headgate.Algorithm) {
 }
 
 // checkNothingStored requires that a key of which nothing was spent is not stored:
-// guarantee T13 in docs/guarantees.md.
+// guarantee T13 in docs/internals/guarantees.md.
 func checkNothingStored(ts *tester, a headgate.Algorithm) {
 	before := ts.ttls()
 	if before == nil {

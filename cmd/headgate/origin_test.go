@@ -176,8 +176,8 @@ func TestHostsOfHTTPAPI(t *testing.T) {
 	}
 }
 
-// The proxies of docs/proxies work unchanged: nginx sends the name of an upstream, and
-// Caddy the Host, Origin and Sec-Fetch-Site of its client.
+// The proxies of docs/guides/proxies work unchanged: nginx sends the name of an
+// upstream, and Caddy the Host, Origin and Sec-Fetch-Site of its client.
 func TestProxiesForwardHostOfClient(t *testing.T) {
 	t.Parallel()
 	application := testserver.FreeAddr(t)
@@ -209,11 +209,11 @@ func TestProxiesForwardHostOfClient(t *testing.T) {
 	}
 }
 
-// startProxy starts a proxy with a file of docs/proxies and returns its address.
+// startProxy starts a proxy with a file of docs/guides/proxies and returns its address.
 func startProxy(t *testing.T, file, headgate, application string) string {
 	t.Helper()
 	read := func(name string) string {
-		text, err := os.ReadFile(filepath.Join("../../docs/proxies", name))
+		text, err := os.ReadFile(filepath.Join("../../docs/guides/proxies", name))
 		if err != nil {
 			t.Fatal(err)
 		}

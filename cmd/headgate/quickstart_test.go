@@ -31,7 +31,7 @@ func newQuickstart(t *testing.T) *quickstart {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
 	q := &quickstart{root: root, tmp: filepath.Join(root, "tmp")}
-	for _, file := range []string{"quickstart/run", "quickstart/headgate.yaml", "quickstart/application.conf", "docs/proxies/nginx-closed.conf"} {
+	for _, file := range []string{"quickstart/run", "quickstart/headgate.yaml", "quickstart/application.conf", "docs/guides/proxies/nginx-closed.conf"} {
 		text, err := os.ReadFile(filepath.Join("../..", file))
 		if err != nil {
 			t.Fatal(err)

@@ -29,7 +29,7 @@ func main() {
 	flag.DurationVar(&s.turnTime, "time", time.Second, "duration of a turn, in whole seconds")
 	flag.StringVar(&s.results, "results", "", "`directory` for the tables; empty: print only")
 	flag.StringVar(&s.headgate, "headgate", "../dist/headgate", "headgate `program`")
-	flag.StringVar(&s.file, "file", "../docs/proxies/nginx-closed.conf", "nginx `configuration`")
+	flag.StringVar(&s.file, "file", "../docs/guides/proxies/nginx-closed.conf", "nginx `configuration`")
 	flag.Parse()
 	bench.Exit("proxies", s.measure())
 }

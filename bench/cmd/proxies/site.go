@@ -38,7 +38,7 @@ routes:
 `
 
 // front is the nginx configuration of all rows except the row with Headgate. The server
-// of that row is configured by a file in docs/proxies, which is appended.
+// of that row is configured by a file in docs/guides/proxies, which is appended.
 const front = `
 limit_req_zone $binary_remote_addr zone=all:10m rate=1000000r/s;
 server {

@@ -1,6 +1,6 @@
 // Package admin is the admin API of the service: metrics, profiles, the active
 // configuration and the keys that are denied most often. The package controls access to
-// this content, and its options supply the content. docs/operations.md is the
+// this content, and its options supply the content. docs/operate/stores.md is the
 // documentation for users.
 //
 // # Access

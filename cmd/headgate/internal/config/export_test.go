@@ -21,7 +21,8 @@ func WatchWhere(path string, open func() (*fsnotify.Watcher, error)) *Watcher {
 	return watch(path, open)
 }
 
-// FullFile is a file with all settings and keys; docs/configuration.md contains it.
+// FullFile is a file with all settings and keys; docs/reference/configuration.md
+// contains it.
 const FullFile = "testdata/full.yaml"
 
 // Helps are all help texts by path.

@@ -1,9 +1,9 @@
 package config
 
 // helps maps the paths of sections and settings in the configuration file to their help
-// texts, for flags and for the JSON Schema. A text has at most 80 characters and no full
-// stop; docs/configuration.md has the details. The path of a list's elements ends in [],
-// and the path of a mapping's values in .NAME.
+// texts, for flags and for the JSON Schema. A text has at most 80 characters and no
+// full stop; docs/reference/configuration.md has the details. The path of a list's
+// elements ends in [], and the path of a mapping's values in .NAME.
 var helps = map[string]string{
 	"http":                  "HTTP API listener",
 	"http.addr":             "listen address, or off; port 0 selects a free port",

@@ -355,11 +355,11 @@ func mustRoundTrip(t *testing.T, path string) {
 	}
 }
 
-// docs/configuration.md contains the full file, and every setting with its names and
-// default.
+// docs/reference/configuration.md contains the full file, and every setting with its
+// names and default.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../../../../docs/configuration.md")
+	doc, err := os.ReadFile("../../../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +368,7 @@ func TestDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Contains(doc, append([]byte("```yaml\n"), full...)) {
-		t.Error("docs/configuration.md does not contain " + config.FullFile)
+		t.Error("docs/reference/configuration.md does not contain " + config.FullFile)
 	}
 	for _, s := range config.Settings() {
 		row := "| `" + s.Path + "` | `--" + s.Flag + "` | `" + s.Env + "` |"
@@ -376,7 +376,7 @@ func TestDocumentation(t *testing.T) {
 			row += " `" + s.Default + "` |"
 		}
 		if !bytes.Contains(doc, []byte(row)) {
-			t.Errorf("docs/configuration.md has no row that begins with %s", row)
+			t.Errorf("docs/reference/configuration.md has no row that begins with %s", row)
 		}
 	}
 }

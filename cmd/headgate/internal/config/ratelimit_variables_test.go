@@ -48,13 +48,13 @@ func TestRatelimitVariables(t *testing.T) {
 	if len(all) < 120 {
 		t.Fatalf("%d variables; want all", len(all))
 	}
-	docs, err := os.ReadFile("../../../../docs/envoy.md")
+	docs, err := os.ReadFile("../../../../docs/reference/envoy.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range all {
 		if !documented(string(docs), v.name) {
-			t.Errorf("docs/envoy.md does not contain %s", v.name)
+			t.Errorf("docs/reference/envoy.md does not contain %s", v.name)
 		}
 		v.check(t, all)
 	}

@@ -1,6 +1,7 @@
 // Package forwardauth is the API for proxies that have each request checked before they
 // forward it: nginx's auth_request, Traefik's ForwardAuth, Caddy's forward_auth, and
-// HAProxy with a few lines of Lua. docs/proxies has a configuration for each of them.
+// HAProxy with a few lines of Lua. docs/guides/proxies has a configuration for each of
+// them.
 //
 // The proxy describes the client's request in header fields, in one of the two formats
 // below. Only trusted proxies may describe requests. Fields of the other format are

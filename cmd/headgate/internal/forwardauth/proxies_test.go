@@ -19,7 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-const folder = "../../../../docs/proxies"
+const folder = "../../../../docs/guides/proxies"
 
 func read(t testing.TB, name string) string {
 	t.Helper()
@@ -30,7 +30,8 @@ func read(t testing.TB, name string) string {
 	return string(text)
 }
 
-// expectations returns the table in docs/proxies/README.md: statuses by file and event.
+// expectations returns the table in docs/guides/proxies/README.md: statuses by file and
+// event.
 func expectations(t *testing.T) map[string]map[string]int {
 	t.Helper()
 	var heads []string

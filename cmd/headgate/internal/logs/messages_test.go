@@ -18,12 +18,12 @@ import (
 // service and table are the folder of the service and the document of its log messages.
 const (
 	service = "../.."
-	table   = "../../../../docs/log-messages.md"
+	table   = "../../../../docs/reference/log-messages.md"
 )
 
 // TestEveryLogMessageIsDocumented compares the messages in the code of the service with
-// the table in docs/log-messages.md: an operator finds each message there, with its
-// level, when it is logged and what to do.
+// the table in docs/reference/log-messages.md: an operator finds each message there,
+// with its level, when it is logged and what to do.
 func TestEveryLogMessageIsDocumented(t *testing.T) {
 	inCode, documented := messagesInCode(t), documentedMessages(t)
 	if len(inCode) < 20 {

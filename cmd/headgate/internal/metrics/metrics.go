@@ -6,7 +6,7 @@
 // No label contains a key, an address, or anything else that a client chooses.
 // Exception: the labels that are compatible with envoyproxy/ratelimit, but the number
 // of their values is limited. The number of other series depends only on the numbers of
-// APIs, policies and outcomes. docs/metrics.md lists all metrics.
+// APIs, policies and outcomes. docs/reference/metrics.md lists all metrics.
 package metrics
 
 import (

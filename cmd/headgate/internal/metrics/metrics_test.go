@@ -294,7 +294,8 @@ func TestMetricNamesPassLint(t *testing.T) {
 	}
 }
 
-// The table in docs/metrics.md lists name, type, labels and help of every metric.
+// The table in docs/reference/metrics.md lists name, type, labels and help of every
+// metric.
 func TestMetricsDocumented(t *testing.T) {
 	t.Parallel()
 	families, err := newUsedMetrics(t).Gatherer().Gather()
@@ -307,13 +308,13 @@ func TestMetricsDocumented(t *testing.T) {
 			want = append(want, row(f))
 		}
 	}
-	doc, err := os.ReadFile("../../../../docs/metrics.md")
+	doc, err := os.ReadFile("../../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := regexp.MustCompile("(?m)^\\| `(headgate|ratelimit)_[a-z_0-9]+` \\| (counter|gauge|histogram) .*$").FindAllString(string(doc), -1)
 	if !slices.Equal(got, want) {
-		t.Errorf("docs/metrics.md has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("docs/reference/metrics.md has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

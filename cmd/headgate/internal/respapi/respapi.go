@@ -3,7 +3,7 @@
 // throttlecrab. HG.CHECK, HG.PEEK, HG.REFUND and HG.RESET use the policies of the
 // service. It also implements the Redis commands that common clients send when they
 // connect. The package implements the protocol only; the engine makes the decisions.
-// docs/resp.md is the documentation for users.
+// docs/reference/redis-commands.md is the documentation for users.
 //
 // # How a connection is served
 //

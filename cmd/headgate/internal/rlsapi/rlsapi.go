@@ -1,7 +1,7 @@
 // Package rlsapi is the service's endpoint for Envoy: the Rate Limit Service v3 over
 // gRPC, and the HTTP paths /json and /healthcheck of envoyproxy/ratelimit. It responds
-// like envoyproxy/ratelimit with the same configuration. docs/envoy.md is the user's
-// documentation.
+// like envoyproxy/ratelimit with the same configuration. docs/reference/envoy.md is the
+// user's documentation.
 //
 // # What a request is charged
 //
