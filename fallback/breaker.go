@@ -296,9 +296,7 @@ func (b *breaker) report() bool {
 			return true
 		}
 		for _, e := range news {
-			if b.observer != nil {
-				b.observer.ObserveStore(e)
-			}
+			b.observer.ObserveStore(e)
 		}
 	}
 }

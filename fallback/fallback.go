@@ -147,7 +147,8 @@ type Options struct {
 
 	// Observer receives one event when the store, or one of its nodes, becomes
 	// unavailable and one when it recovers. The events of one node are in order, on a
-	// goroutine of this package. nil disables events. Observer must not call Close.
+	// goroutine of this package. nil means LogEvents(nil), which logs to slog.Default.
+	// Observer must not call Close.
 	Observer headgate.StoreObserver
 }
 
@@ -161,6 +162,9 @@ func (o Options) withDefaults() (Options, error) {
 	o.ProbeEvery = cmp.Or(o.ProbeEvery, DefaultProbeEvery)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
 	o.Failures = cmp.Or(o.Failures, DefaultFailures)
+	if o.Observer == nil {
+		o.Observer = LogEvents(nil)
+	}
 	for _, d := range []struct {
 		name  string
 		value time.Duration

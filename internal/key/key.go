@@ -3,7 +3,6 @@
 // from the same parts, so that all interfaces to one store share the state of a key.
 // For path and method the texts are the same only if the request has the canonical
 // form, because the service normalizes both.
-// normalises both.
 //
 // # The text of a key
 //
