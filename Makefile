@@ -140,7 +140,7 @@ soak-stores: setup ## Long store tests: decisions, histories with faults, restar
 ##@ Analysis
 
 .PHONY: lint
-lint: format tidy vet staticcheck golangci-lint ## Run formatting checks and static analysis
+lint: format tidy vet staticcheck golangci-lint spelling ## Run formatting checks and static analysis
 
 .PHONY: format
 format: $(TOOLS)/.built
@@ -164,6 +164,11 @@ staticcheck: $(TOOLS)/.built
 .PHONY: golangci-lint
 golangci-lint: $(TOOLS)/.built
 	$(EACH) $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...
+
+# golangci-lint checks the spelling of comments; this checks that of pages.
+.PHONY: spelling
+spelling: $(TOOLS)/.built
+	$(TOOLS)/misspell -error $$(git ls-files '*.md')
 
 .PHONY: vuln
 vuln: $(TOOLS)/.built ## Check dependencies for known vulnerabilities (queries vuln.go.dev)

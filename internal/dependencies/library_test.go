@@ -48,6 +48,7 @@ var libraryRules = map[string]packageRule{
 			"memstore", "redisstore",
 		},
 	},
+	"internal/docs":      {why: "it reads the Markdown pages and the files that they quote"},
 	"internal/hooks":     {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
 	"internal/micros":    {why: "a conversion of units"},
 	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},
