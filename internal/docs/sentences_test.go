@@ -12,10 +12,10 @@ import (
 // Nine sentences of ten on a page have at most maxWords words.
 //
 // A sentence ends with its paragraph, list item or table cell at the latest. Within these
-// it ends with a full stop, question mark or exclamation mark before white space, unless a
-// lower-case letter follows. Code blocks, headings, comments and the addresses of links do
-// not count. A code span is one word. A sentence of fewer than minWords words is a label
-// and does not count, so that short table cells do not hide long ones.
+// it ends with a full stop, question mark or exclamation mark before white space, unless
+// a lower-case letter follows. Code blocks, headings, comments and the addresses of links
+// do not count. A code span is one word. A sentence of fewer than minWords words is a
+// label and does not count, so that short table cells do not hide long ones.
 const (
 	maxWords = 28
 	minWords = 5
