@@ -34,12 +34,20 @@ const (
 
 // MustPolicy returns a policy without a name, for the token bucket, with the limits in
 // the texts. It panics if [ParseLimit] returns an error: use it for limits that are
-// constants in the source code.
+// constants in the source code. See also [MustNamedPolicy].
 func MustPolicy(limits ...string) Policy {
 	p := Policy{Limits: make([]Limit, len(limits))}
 	for i, text := range limits {
 		p.Limits[i] = MustParseLimit(text)
 	}
+	return p
+}
+
+// MustNamedPolicy is like [MustPolicy], and the policy has a name:
+// MustNamedPolicy("api", "100/1m", "5000/24h").
+func MustNamedPolicy(name string, limits ...string) Policy {
+	p := MustPolicy(limits...)
+	p.Name = name
 	return p
 }
 

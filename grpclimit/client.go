@@ -92,6 +92,9 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	if err := admission.Check(all, false, ErrInvalidOptions); err != nil {
 		return nil, err
 	}
+	if err := admission.ClaimFunctions(store, all, false, ErrInvalidOptions); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 

@@ -20,8 +20,7 @@ import (
 )
 
 func ExampleNewServer() {
-	perClient := headgate.MustPolicy("2/1h")
-	perClient.Name = "per-client"
+	perClient := headgate.MustNamedPolicy("per-client", "2/1h")
 	limit, err := grpclimit.NewServer(memstore.New(nil), &grpclimit.Options{Skip: grpclimit.HealthOrReflection},
 		grpclimit.Charge{Policy: perClient}) // the default Key is Address
 	if err != nil {

@@ -51,7 +51,10 @@ type Charge struct {
 	// Policy is the policy with the limits. Its name appears in metadata, details and
 	// events. The name also identifies the state in the store: charges whose policies
 	// have the same name must have the same key. On a server, a policy without a name
-	// has separate state for each kind of key.
+	// has separate state for each kind of key; all keys made with [Func] are of one
+	// kind. If two constructors get the same store, and their policies have no name and
+	// the same limit but different functions as keys, the second returns an error: see
+	// [headgate.MustNamedPolicy].
 	Policy headgate.Policy
 	// Key determines which calls share a budget. The zero value means [Address] on a
 	// server and [Target] on a client.

@@ -83,7 +83,7 @@ func Func(f func(context.Context) (string, bool)) Key {
 	if f == nil {
 		return Key{part: key.Wrong[keyRequest]("Func has no function")}
 	}
-	return Key{part: key.Func[keyRequest](reader(func(a keyRequest) string {
+	return Key{part: key.Func[keyRequest](f, reader(func(a keyRequest) string {
 		if found, ok := f(a.ctx); ok {
 			return found
 		}

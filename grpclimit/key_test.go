@@ -267,3 +267,38 @@ func TestMetadataNeverSpendsAddressBudget(t *testing.T) {
 	_, err = byAddress.Unary(from(victim+":1"), nil, info, handler)
 	mustCode(t, "the address", err, codes.OK)
 }
+
+// Two servers or clients on one store whose policies have no name, and whose keys are two
+// functions, would share budgets. The second constructor returns an error.
+func TestUnnamedPoliciesWithTwoFunctions(t *testing.T) {
+	t.Parallel()
+	value := func(i int) func(context.Context) (string, bool) {
+		return func(context.Context) (string, bool) { return "", i > 0 }
+	}
+	user, tenant := value(1), value(2)
+	server := func(store headgate.Store, c grpclimit.Charge) error {
+		_, err := grpclimit.NewServer(store, nil, c)
+		return err
+	}
+	client := func(store headgate.Store, c grpclimit.Charge) error {
+		_, err := grpclimit.NewClient(store, nil, c)
+		return err
+	}
+	unnamed, named := headgate.MustPolicy("2/1m"), headgate.MustNamedPolicy("tenant", "2/1m")
+	for i, create := range []func(headgate.Store, grpclimit.Charge) error{server, client} {
+		store := memstore.New(nil)
+		for j, c := range []struct {
+			charge grpclimit.Charge
+			want   error
+		}{
+			{grpclimit.Charge{Policy: unnamed, Key: grpclimit.Func(user)}, nil},
+			{grpclimit.Charge{Policy: unnamed, Key: grpclimit.Func(tenant)}, grpclimit.ErrInvalidOptions},
+			{grpclimit.Charge{Policy: named, Key: grpclimit.Func(tenant)}, nil},
+			{grpclimit.Charge{Policy: unnamed, Key: grpclimit.Func(user)}, nil},
+		} {
+			if err := create(store, c.charge); !isErr(err, c.want) {
+				t.Errorf("constructor %d, charge %d: got error %v want %v", i, j+1, err, c.want)
+			}
+		}
+	}
+}

@@ -60,7 +60,9 @@ type Charge struct {
 	// bodies and events, and identifies its state in all middlewares that use one
 	// store. If two charges of one [New] have policies with the same name, their keys
 	// must be the same. A policy without a name is identified by its limits and the
-	// kind of key; all keys made with [Func] are of one kind.
+	// kind of key; all keys made with [Func] are of one kind. New returns an error if
+	// two middlewares on one store would therefore share budgets although their
+	// functions differ: see [headgate.MustNamedPolicy].
 	Policy headgate.Policy
 	// Key selects the budget that is charged. The zero value means [Address].
 	Key Key

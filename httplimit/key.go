@@ -102,7 +102,7 @@ func Func(f func(*http.Request) (string, bool)) Key {
 	if f == nil {
 		return Key{key.Wrong[keyRequest]("Func has no function")}
 	}
-	return Key{key.Func[keyRequest](reader(func(r *http.Request) string {
+	return Key{key.Func[keyRequest](f, reader(func(r *http.Request) string {
 		if found, ok := f(r); ok {
 			return found
 		}

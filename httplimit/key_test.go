@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -221,5 +222,38 @@ func TestMalformedHeaderValues(t *testing.T) {
 	}
 	if got := s.raw("GET / HTTP/1.1\nHost: x\n" + many.String() + "Connection: close\n\n"); got.status != 200 {
 		t.Errorf("5000 keys: got %d want 200: the first value is used", got.status)
+	}
+}
+
+// textOf returns a function that reads the key from a header field.
+func textOf(field string) func(*http.Request) (string, bool) {
+	return func(r *http.Request) (string, bool) { return r.Header.Get(field), true }
+}
+
+// Two middlewares on one store whose policies have no name, and whose keys are two
+// functions, would share budgets. The second New returns an error.
+func TestUnnamedPoliciesWithTwoFunctions(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	user, tenant := textOf("User"), textOf("Tenant")
+	byUser := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: headgate.MustPolicy("2/1m"), Key: httplimit.Func(user)})(ok)
+	_, err := httplimit.New(store, nil, httplimit.Charge{Policy: headgate.MustPolicy("2/1m"), Key: httplimit.Func(tenant)})
+	if !errors.Is(err, httplimit.ErrInvalidOptions) || !strings.Contains(err.Error(), "MustNamedPolicy") {
+		t.Fatalf("the second function: got error %v want the advice to give the policy a name", err)
+	}
+
+	// With a name, each has its own budget. The same function may be used again.
+	byTenant := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: headgate.MustNamedPolicy("tenant", "2/1m"), Key: httplimit.Func(tenant)})(ok)
+	again := newMiddlewareOn(t, store, nil, httplimit.Charge{Policy: headgate.MustPolicy("2/1m"), Key: httplimit.Func(user)})(ok)
+	r := request("203.0.113.9:1")
+	r.Header.Set("User", "alice")
+	r.Header.Set("Tenant", "alice")
+	for i, c := range []struct {
+		h    http.Handler
+		want int
+	}{{byUser, 200}, {byTenant, 200}, {byTenant, 200}, {byTenant, 429}, {again, 200}, {byUser, 429}, {again, 429}} {
+		if got := serve(c.h, r).Code; got != c.want {
+			t.Errorf("request %d: got %d want %d", i+1, got, c.want)
+		}
 	}
 }

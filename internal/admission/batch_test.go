@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 		return k
 	}
 	address, header := keyOf(key.Part[client]{}), keyOf(key.Text[client]("header:x", part{}))
-	function, other := keyOf(key.Func[client](part{})), keyOf(key.Func[client](part{}))
+	function, other := keyOf(key.Func[client](func() {}, part{})), keyOf(key.Func[client](func() {}, part{}))
 	unnamed, named := headgate.MustPolicy("5/1m"), headgate.MustPolicy("5/1m")
 	named.Name = "named"
 	invalid := errors.New("invalid")

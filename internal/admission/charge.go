@@ -76,7 +76,7 @@ type Keyed[R key.Request] struct {
 }
 
 // BindAll binds all policies of one middleware or service. It returns the errors of
-// [headgate.New] and of [Check].
+// [headgate.New], [Check] and [ClaimFunctions].
 func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error) (charges []Charge, err error) {
 	charges, binder := make([]Charge, len(all)), Binder{Store: store}
 	for i, c := range all {
@@ -84,7 +84,10 @@ func BindAll[R key.Request](store headgate.Store, all []Keyed[R], invalid error)
 			return nil, fmt.Errorf("charge %d: %w", i+1, err)
 		}
 	}
-	return charges, Check(all, true, invalid)
+	if err := Check(all, true, invalid); err != nil {
+		return nil, err
+	}
+	return charges, ClaimFunctions(store, all, true, invalid)
 }
 
 // Check returns an error if all charges together have more limits than one request may

@@ -29,6 +29,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 )
 
 // Request is the input from which the parts of a key are read.
@@ -67,6 +68,7 @@ type node[R Request] struct {
 	name     string // name in a configuration; for wrongKind, the reason
 	bits     int    // prefix length for IPv6; only for addressKind
 	reader   Reader[R]
+	function unsafe.Pointer // identifies the function; only for funcKind
 	parts    []*node[R]
 	prefixes [][]byte // name of each part followed by “=”; only for firstKind
 }
@@ -94,11 +96,16 @@ func Text[R Request](name string, reader Reader[R]) Part[R] {
 	return Part[R]{&node[R]{kind: textKind, name: name, reader: reader}}
 }
 
-// Func is the text that a function of the calling program returns. Functions are
-// distinguished by their order in a key.
-func Func[R Request](reader Reader[R]) Part[R] {
-	return Part[R]{&node[R]{kind: funcKind, name: "func", reader: reader}}
+// Func is the text that a function of the calling program returns. f is that function,
+// and reader calls it. Functions are distinguished by their order in a key.
+func Func[R Request, F any](f F, reader Reader[R]) Part[R] {
+	return Part[R]{&node[R]{kind: funcKind, name: "func", reader: reader, function: functionValue(f)}}
 }
+
+// functionValue returns a pointer that identifies the function f. It is the same for two
+// uses of one function or of one closure, and differs for two closures with different
+// variables, even if they have the same code.
+func functionValue[F any](f F) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&f)) }
 
 // Global is a single budget that all requests share.
 func Global[R Request]() Part[R] { return Part[R]{&node[R]{kind: sameKind, name: "same"}} }
@@ -224,6 +231,15 @@ func (k *Key[R]) Parts() []string { return k.leaves }
 // functions count as equal only if they are the same part.
 func (k *Key[R]) Equal(other *Key[R]) bool {
 	return k.root.name == other.root.name && slices.Equal(k.funcs, other.funcs)
+}
+
+// Functions returns the addresses that identify the functions in the key, in their order.
+func (k *Key[R]) Functions() []uintptr {
+	functions := make([]uintptr, len(k.funcs))
+	for i, n := range k.funcs {
+		functions[i] = uintptr(n.function)
+	}
+	return functions
 }
 
 // Single reports whether the key has only one part.

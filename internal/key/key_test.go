@@ -31,7 +31,7 @@ func header(i int) part {
 	return key.Text(key.FieldName("header", string(rune('A'+i))), key.Reader[*request](text(i)))
 }
 
-func function(i int) part { return key.Func[*request](text(i)) }
+func function(i int) part { return key.Func[*request](func() {}, text(i)) }
 func address() part       { return key.Address[*request](64) }
 
 func ready(t testing.TB, p part) *key.Key[*request] {
