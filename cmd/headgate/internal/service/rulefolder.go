@@ -51,12 +51,17 @@ func sameFile(a, b envoyconfig.File) bool {
 	return a.Name == b.Name && a.Skipped == b.Skipped && string(a.Content) == string(b.Content)
 }
 
-// follow loads the folder when its files change and on SIGHUP, until ctx ends. If the
-// watch fails, follow loads the folder on SIGHUP only.
+// follow loads the folder when its files change and on SIGHUP, until ctx ends.
 func (f *ruleFolder) follow(ctx context.Context) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
+	f.run(ctx, hangups)
+}
+
+// run loads the folder when its files change and for each value of hangups, until ctx
+// ends. If the watch fails, run loads the folder for the values of hangups only.
+func (f *ruleFolder) run(ctx context.Context, hangups <-chan os.Signal) {
 	watch := f.watch
 	if watch == nil {
 		watch = config.Watch

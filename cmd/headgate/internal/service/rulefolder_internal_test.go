@@ -27,14 +27,15 @@ func (l lines) Write(p []byte) (int, error) {
 
 // SIGHUP reloads a folder of Envoy rules without a watch.
 func TestSignalReloadsUnwatchedFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	write := func(domain string) {
+	write := func(name, domain string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "rules.yaml"), []byte("domain: "+domain+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("domain: "+domain+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("first")
+	write("first.yaml", "first")
 	sources := config.Sources{Flags: map[string]string{"envoy.config": dir}}
 	c, err := sources.Load()
 	if err != nil {
@@ -48,21 +49,16 @@ func TestSignalReloadsUnwatchedFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	logged, watched := make(lines, 100), make(chan struct{})
+	logged := make(lines, 100)
 	v.rules.log = slog.New(slog.NewTextHandler(logged, nil))
-	folder := &ruleFolder{rules: v.rules, watch: func(string) (*config.Watcher, error) {
-		close(watched)
-		return nil, syscall.ENAMETOOLONG
-	}}
+	folder := &ruleFolder{rules: v.rules, watch: func(string) (*config.Watcher, error) { return nil, syscall.ENAMETOOLONG }}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() { defer close(ended); folder.follow(ctx) }()
-	<-watched // the signal is handled now
-	write("second")
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	for !strings.Contains(<-logged, "Envoy configuration loaded") {
+	hangups, ended := make(chan os.Signal), make(chan struct{})
+	go func() { defer close(ended); folder.run(ctx, hangups) }()
+	hangups <- syscall.SIGHUP // received after the first reading of the folder
+	write("second.yaml", "second")
+	hangups <- syscall.SIGHUP
+	for !strings.Contains(<-logged, `"Envoy configuration loaded" files=2`) {
 	}
 	cancel()
 	<-ended
