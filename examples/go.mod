@@ -15,6 +15,11 @@ require (
 )
 
 require (
+	github.com/redis/rueidis v1.0.77 // indirect
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+)
+
+require (
 	github.com/bytedance/gopkg v0.1.3 // indirect
 	github.com/bytedance/sonic v1.15.0 // indirect
 	github.com/bytedance/sonic/loader v0.5.0 // indirect

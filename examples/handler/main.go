@@ -1,5 +1,5 @@
-// Handler is the smallest example: it limits the requests of each client address to an
-// http.Handler to ten per minute.
+// Handler is the smallest HTTP example: it allows each client address ten requests a
+// minute, with bursts of three.
 package main
 
 import (
@@ -13,21 +13,17 @@ import (
 )
 
 func main() {
-	handler, err := newHandler()
+	log.Fatal(http.ListenAndServe("127.0.0.1:8000", newHandler()))
+}
+
+func newHandler() http.Handler {
+	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{
+		Policy: headgate.MustPolicy("10/1m burst 3"),
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Print("listening on http://localhost:8080")
-	log.Fatal(http.ListenAndServe("localhost:8080", handler))
+	return limit(http.HandlerFunc(hello))
 }
 
-func newHandler() (http.Handler, error) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
-
-	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("10/1m burst 3")})
-	if err != nil {
-		return nil, err
-	}
-	return limit(mux), nil
-}
+func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }

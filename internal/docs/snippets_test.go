@@ -97,8 +97,9 @@ var (
 	testPattern = regexp.MustCompile(`(?m)^func ((?:Test|Example|Fuzz)\w*)\(`)
 )
 
-// excerpt returns a region of a text, without lines that mark regions and without the
-// indentation that its lines share. Without a region it returns the whole text.
+// excerpt returns a region of a text, without lines that mark regions, without the
+// indentation that its lines share and without empty lines around it. If region is empty,
+// it returns the whole text without the marks of its own regions.
 func excerpt(text, region string) (string, bool) {
 	var lines []string
 	inside, found := region == "", region == ""
@@ -111,10 +112,10 @@ func excerpt(text, region string) (string, bool) {
 			inside, found = m[1] == "snippet", found || m[1] == "end"
 		}
 	}
-	if region != "" {
-		lines = dedent(lines)
+	if region == "" {
+		return strings.Join(lines, ""), true
 	}
-	return strings.Join(lines, ""), found && !(inside && region != "")
+	return strings.Trim(strings.Join(dedent(lines), ""), "\n") + "\n", found && !inside
 }
 
 // dedent removes the white space with which all lines begin that are not empty.
