@@ -211,14 +211,42 @@ func (c *Conn) add(n int64, minAge time.Duration) bool {
 	return n <= 0 || all <= c.set.maxBytes || c.set.makeRoom(c, minAge)
 }
 
+// Reserve reports n more bytes for a request that is long, if there is enough room for
+// it: requests then hold at most half of the memory that connections need not have for
+// themselves. The other half remains for short requests. Reserve closes connections that
+// have waited for their client for longer than protection. If it returns false, it has
+// reported nothing, and the caller denies the request.
+func (c *Conn) Reserve(n int64) bool {
+	s := c.set
+	c.bytes.Add(n)
+	s.bytes.Add(n)
+	for !c.Ended() {
+		base := s.base.Load()
+		if 2*(s.bytes.Load()-base) <= s.maxBytes-base {
+			return true
+		}
+		found, state := s.heaviest(protection)
+		if found == nil || found == c {
+			break
+		}
+		s.closeOne(found, state)
+	}
+	c.Grow(-n)
+	return false
+}
+
 // AwaitRoom waits until the memory is within the limit, because the requests of other
-// connections, or of this one, complete. After maxRoomTime, it makes room like
-// [Conn.Grow]. It returns false if the connection has ended or if the caller must close
-// it.
-func (c *Conn) AwaitRoom() bool {
+// connections, or of this one, complete. While isProcessing returns true, it waits,
+// because requests of this connection will complete. After maxRoomTime without these, it
+// makes room like [Conn.Grow]. It returns false if the connection has ended or if the
+// caller must close it.
+func (c *Conn) AwaitRoom(isProcessing func() bool) bool {
 	for end := time.Now().Add(maxRoomTime); time.Now().Before(end) && !c.Ended(); time.Sleep(roomInterval) {
 		if c.set.makeRoom(c, slowTime) {
 			return true
+		}
+		if isProcessing() {
+			end = time.Now().Add(maxRoomTime)
 		}
 	}
 	return !c.Ended() && c.set.makeRoom(c, 0)

@@ -195,10 +195,65 @@ func TestBurstDoesNotCloseIdleConnections(t *testing.T) {
 			t.Error("the limit was not applied")
 		}
 		m.mustClose("requests hold most of the memory")
-		if !last.AwaitRoom() {
+		if !last.AwaitRoom(func() bool { return false }) {
 			t.Error("the lighter connection was closed")
 		}
 		m.mustClose("a slow client", 1)
+	})
+}
+
+// A connection waits for memory for as long as its own requests are processed, and for a
+// second longer.
+func TestAwaitRoom(t *testing.T) {
+	t.Parallel()
+	within(t, bounded.Limits{Connections: 10, Bytes: 10_000}, func(m *members) {
+		c := m.add()
+		c.Busy()
+		begin := time.Now()
+		processing := func() bool { return time.Since(begin) < 10*time.Second }
+		if c.Hold(20_000) || c.AwaitRoom(processing) {
+			t.Error("there is room")
+		}
+		if got := time.Since(begin).Round(100 * time.Millisecond); got != 11*time.Second {
+			t.Errorf("waited for %v, want 11s", got)
+		}
+		time.AfterFunc(time.Minute, func() { c.Hold(-15_000) })
+		if !c.AwaitRoom(func() bool { return true }) {
+			t.Error("there is no room after a request has completed")
+		}
+	})
+}
+
+// Long requests have half of the memory, and no connection is closed for them that has
+// waited for its client for less than a second.
+func TestReserve(t *testing.T) {
+	t.Parallel()
+	within(t, bounded.Limits{Connections: 10, Bytes: 103_000}, func(m *members) {
+		one, two, slow := m.add(), m.add(), m.add()
+		slow.Waiting(time.Now())
+		slow.Hold(20_000)
+		one.Busy()
+		two.Busy()
+		if !one.Reserve(30_000) || two.Reserve(1) || one.Reserve(1) {
+			t.Error("long requests do not have exactly half of the memory")
+		}
+		if !two.Hold(40_000) {
+			t.Error("a short request has no memory")
+		}
+		two.Hold(-40_000)
+		m.mustClose("no connection is slow")
+		time.Sleep(time.Second)
+		if !two.Reserve(20_000) || two.Reserve(501) {
+			t.Error("the memory of the slow connection is not used")
+		}
+		m.mustClose("one is slow", 2)
+		if got := m.set.Bytes(); got != 52_000 {
+			t.Errorf("the connections hold %d bytes, want 52000", got)
+		}
+		two.End()
+		if two.Reserve(1) || m.set.Bytes() != 31_000 {
+			t.Errorf("after the end of the connection: %d bytes, want 31000", m.set.Bytes())
+		}
 	})
 }
 

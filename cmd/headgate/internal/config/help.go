@@ -39,7 +39,7 @@ var helps = map[string]string{
 	"grpc.client_name":              "DNS name that client certificates must contain; if empty, any name is accepted",
 	"grpc.max_connections":          "maximum concurrent connections",
 	"grpc.max_streams":              "maximum concurrent requests per connection",
-	"grpc.max_message_bytes":        "maximum size of a request in bytes",
+	"grpc.max_message_bytes":        "size in bytes above which a request is denied",
 	"grpc.max_memory_bytes":         "maximum memory of connections and requests in bytes",
 	"grpc.max_connection_age":       "age of a connection at which the client is asked to reconnect",
 	"grpc.max_connection_age_grace": "grace period for requests in flight when a connection reaches its maximum age",

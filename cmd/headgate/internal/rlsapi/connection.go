@@ -20,6 +20,10 @@ const (
 	headerFactor = 32       // memory for each byte of an encoded header
 	decodeFactor = 3        // additional memory for each byte of a complete message, which is copied and decoded
 	frameBytes   = 256      // a frame of a message, in addition to its buffer
+
+	// headerListFactor is the memory for each byte of MaxHeaderBytes, which counts 32
+	// bytes for each field in addition to its text. A longer header is not stored.
+	headerListFactor = 5
 )
 
 // connection observes the frames of an HTTP/2 connection. It closes the connection if
@@ -31,9 +35,9 @@ const (
 // its limits on messages and streams apply to each stream and each connection.
 type connection struct {
 	net.Conn
-	handle   *bounded.Conn
-	raw      net.Conn // the connection below TLS
-	timeouts *timeouts
+	handle *bounded.Conn
+	raw    net.Conn // the connection below TLS
+	limits *connLimits
 
 	mu        sync.Mutex
 	in, out   frames
@@ -47,6 +51,7 @@ type connection struct {
 	reported  int64     // memory that the set knows
 	since     time.Time // start of the current period in which the connection waits for the client
 	partial   time.Time // start of the incomplete frame, if there is one
+	blocked   bool      // whether Read waits for memory, so that nothing is expected from the client
 	writing   time.Time // start of the current write, or zero
 	exactAt   time.Time // time at which since was last calculated from all streams
 	timer     *time.Timer
@@ -55,22 +60,25 @@ type connection struct {
 	requested bool // whether the client has sent a request
 }
 
-// timeouts are the maximum times for which a connection waits for its client.
-type timeouts struct{ read, write time.Duration }
+// connLimits are the limits of a connection.
+type connLimits struct {
+	read, write time.Duration // maximum times for which the connection waits for its client
+	header      int64         // maximum memory of the header of a request, in bytes
+}
 
 // watchedCredentials adds a connection to the result of each handshake.
 type watchedCredentials struct {
 	credentials.TransportCredentials
-	timeouts *timeouts
+	limits *connLimits
 }
 
-// watch returns credentials whose connections keep to timeouts. nil credentials mean
+// watch returns credentials whose connections keep to limits. nil credentials mean
 // plain text.
-func watch(creds credentials.TransportCredentials, t *timeouts) credentials.TransportCredentials {
+func watch(creds credentials.TransportCredentials, l *connLimits) credentials.TransportCredentials {
 	if creds == nil {
 		creds = insecure.NewCredentials()
 	}
-	return watchedCredentials{creds, t}
+	return watchedCredentials{creds, l}
 }
 
 // ServerHandshake performs the handshake.
@@ -79,16 +87,17 @@ func (w watchedCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 	if err != nil {
 		return nil, nil, err
 	}
-	return newConnection(conn, raw.(*bounded.NetConn), w.timeouts), info, nil
+	handle := raw.(*bounded.NetConn)
+	return newConnection(conn, handle, w.limits), authInfo{info, handle.Handle}, nil
 }
 
 // Clone returns a copy of the credentials.
 func (w watchedCredentials) Clone() credentials.TransportCredentials {
-	return watchedCredentials{w.TransportCredentials.Clone(), w.timeouts}
+	return watchedCredentials{w.TransportCredentials.Clone(), w.limits}
 }
 
-func newConnection(conn net.Conn, raw *bounded.NetConn, t *timeouts) *connection {
-	c := &connection{Conn: conn, handle: raw.Handle, raw: raw, timeouts: t, streams: make(map[uint32]*stream)}
+func newConnection(conn net.Conn, raw *bounded.NetConn, l *connLimits) *connection {
+	c := &connection{Conn: conn, handle: raw.Handle, raw: raw, limits: l, streams: make(map[uint32]*stream)}
 	c.in.preface = prefaceLength
 	c.timer = time.AfterFunc(time.Hour, c.check)
 	c.timer.Stop()
@@ -101,11 +110,49 @@ func newConnection(conn net.Conn, raw *bounded.NetConn, t *timeouts) *connection
 // requests.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if n > 0 && !c.observe(&c.in, p[:n], c.received) && !c.handle.AwaitRoom() {
+	if n > 0 && !c.observe(&c.in, p[:n], c.received) && !c.awaitRoom() {
 		_ = c.raw.Close() // makes the next call fail, too
 		return 0, net.ErrClosed
 	}
 	return n, err
+}
+
+// awaitRoom waits for memory. Meanwhile the connection does not count as one that waits
+// for its client: the client cannot complete its requests, because they are not read.
+func (c *connection) awaitRoom() bool {
+	begin := time.Now()
+	c.mu.Lock()
+	c.blocked = true
+	c.report(begin)
+	c.mu.Unlock()
+	ok := c.handle.AwaitRoom(c.isProcessing)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocked = false
+	now := time.Now()
+	c.postpone(now.Sub(begin))
+	c.report(now)
+	return ok
+}
+
+// isProcessing reports whether the server processes a request of the connection.
+func (c *connection) isProcessing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.streams) > c.waiting+c.quiet
+}
+
+// postpone moves the starts of incomplete frames and messages by d.
+func (c *connection) postpone(d time.Duration) {
+	if !c.partial.IsZero() {
+		c.partial = c.partial.Add(d)
+	}
+	for _, s := range c.streams {
+		if s.reading() {
+			s.readSince = s.readSince.Add(d)
+		}
+	}
+	c.since = time.Time{}
 }
 
 // Write observes the frames and writes to the connection.
@@ -169,7 +216,9 @@ func (c *connection) received(now time.Time, message []byte, begins, ends bool) 
 		before := s.received
 		if s.received.add(message); s.received.complete > before.complete {
 			s.readSince = now
-			c.hold(s, decodeFactor*(s.received.bytes-before.bytes))
+			if n := s.received.bytes - before.bytes; n <= shortBytes { // serveRequest reserves memory for others
+				c.hold(s, decodeFactor*n)
+			}
 		}
 	}
 	if ends {
@@ -187,7 +236,7 @@ func (c *connection) beginFrame(now time.Time) {
 	switch c.in.kind {
 	case frameContinuation:
 		if c.current = c.streams[c.in.id]; c.current != nil {
-			c.hold(c.current, headerFactor*int64(c.in.left))
+			c.holdHeader(c.current)
 		}
 	case frameHeaders:
 		if c.current = c.streams[c.in.id]; c.current == nil {
@@ -196,7 +245,7 @@ func (c *connection) beginFrame(now time.Time) {
 			c.requested = true
 			c.hold(c.current, streamBytes)
 		}
-		c.hold(c.current, headerFactor*int64(c.in.left))
+		c.holdHeader(c.current)
 	case frameData:
 		if c.current = c.streams[c.in.id]; c.current != nil {
 			c.hold(c.current, frameBytes+bufferBytes(c.in.left))
@@ -250,9 +299,11 @@ func (c *connection) responded(now time.Time, message []byte, begins, ends bool)
 // false if there is no memory.
 func (c *connection) report(now time.Time) bool {
 	switch {
+	case c.blocked:
+		c.handle.Busy()
 	case c.waiting > 0 || !c.partial.IsZero():
 		c.handle.Waiting(c.waitingSince(now))
-		c.arm(now.Add(min(c.timeouts.read, c.timeouts.write)))
+		c.arm(now.Add(min(c.limits.read, c.limits.write)))
 	case len(c.streams) > c.quiet:
 		c.since = time.Time{}
 		c.handle.Busy()
@@ -263,7 +314,7 @@ func (c *connection) report(now time.Time) bool {
 		}
 	}
 	if !c.writing.IsZero() {
-		c.arm(now.Add(c.timeouts.write))
+		c.arm(now.Add(c.limits.write))
 	}
 	n := c.memory - c.reported
 	c.reported = c.memory
@@ -326,10 +377,13 @@ func (c *connection) check() {
 	c.checkAt = time.Time{}
 	now := time.Now()
 	read, write := c.oldest()
+	if c.blocked {
+		read = time.Time{} // awaitRoom sets the timer again
+	}
 	for _, one := range []struct {
 		since   time.Time
 		timeout time.Duration
-	}{{read, c.timeouts.read}, {write, c.timeouts.write}} {
+	}{{read, c.limits.read}, {write, c.limits.write}} {
 		if one.since.IsZero() {
 			continue
 		}

@@ -151,33 +151,34 @@ func TestDrippingMessageEnds(t *testing.T) {
 }
 
 // The memory of unfinished requests is bounded for all connections together, and a
-// client with complete requests is served at any time.
+// client with complete requests is served at any time. Long unfinished requests
+// are denied, and short ones make their connections end.
 func TestMemoryOfUnfinishedRequests(t *testing.T) {
 	t.Parallel()
-	const most = 8 << 20
-	addr, server := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxMemoryBytes: most, ReadTimeout: time.Hour, MaxMessageBytes: 1 << 20})
-	good := pb.NewRateLimitServiceClient(connect(t, addr))
-	large := headers(1) + frame(dataFrame, 0, 1, "\x00\x00\x00\xf0\x00"+strings.Repeat("x", 15_000))
-	for range 20 {
-		conn, _ := rawConn(t, addr, preface)
-		for id := uint32(1); id < 40; id += 2 {
-			text := large
-			if id > 1 {
-				text = headers(id) + frame(dataFrame, 0, id, "\x00\x00\x00\xf0\x00"+strings.Repeat("x", 15_000))
+	for name, prefix := range map[string]string{"short": "\x00\x00\x00\x3e\x80", "long": "\x00\x00\x00\xf0\x00"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const most = 8 << 20
+			addr, server := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxMemoryBytes: most, ReadTimeout: time.Hour, MaxMessageBytes: 1 << 20})
+			good := pb.NewRateLimitServiceClient(connect(t, addr))
+			for range 20 {
+				conn, _ := rawConn(t, addr, preface)
+				for id := uint32(1); id < 40; id += 2 {
+					if _, err := io.WriteString(conn, headers(id)+frame(dataFrame, 0, id, prefix+strings.Repeat("x", 15_000))); err != nil {
+						break
+					}
+				}
+				if _, err := good.ShouldRateLimit(t.Context(), request("d", "k", "v")); err != nil {
+					t.Fatalf("a complete request: %v", err)
+				}
+				if n, _ := rlsapi.Memory(server); n > most+256<<10 { // with the change that is being made
+					t.Fatalf("the connections hold %d bytes, want at most %d", n, most)
+				}
 			}
-			if _, err := io.WriteString(conn, text); err != nil {
-				break
+			if _, closed := rlsapi.Memory(server); closed == 0 && name == "short" {
+				t.Error("no connection was closed")
 			}
-		}
-		if _, err := good.ShouldRateLimit(t.Context(), request("d", "k", "v")); err != nil {
-			t.Fatalf("a complete request: %v", err)
-		}
-		if n, _ := rlsapi.Memory(server); n > most+256<<10 { // with the change that is being made
-			t.Fatalf("the connections hold %d bytes, want at most %d", n, most)
-		}
-	}
-	if _, closed := rlsapi.Memory(server); closed == 0 {
-		t.Error("no connection was closed")
+		})
 	}
 }
 
@@ -204,19 +205,17 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// A client of a proxy that sends many long requests does not make the proxy's connection
-// end: requests wait for memory.
-func TestLongRequestsWaitForMemory(t *testing.T) {
+// A client of a proxy that sends many requests does not make the proxy's connection end:
+// requests wait for memory.
+func TestRequestsWaitForMemory(t *testing.T) {
 	t.Parallel()
-	const most = 10 << 20
-	addr, server := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxMemoryBytes: most})
+	addr, server := serve(t, open(t, nil, smallConfig, nil), &rlsapi.ServerOptions{MaxMemoryBytes: 2 << 20})
 	proxy := pb.NewRateLimitServiceClient(connect(t, addr))
-	long := request("d", "k", strings.Repeat("v", 60_000))
 	var all sync.WaitGroup
-	for range 100 { // 8 MB until they are complete, and 26 MB while they are processed
+	for range 100 { // 4 MB until they are complete, and 8 MB while they are processed
 		all.Go(func() {
-			if _, err := proxy.ShouldRateLimit(t.Context(), long); err != nil {
-				t.Errorf("a long request: %v", err)
+			if _, err := proxy.ShouldRateLimit(t.Context(), request("d", "k", strings.Repeat("v", 16_000))); err != nil {
+				t.Errorf("a request: %v", err)
 			}
 		})
 	}

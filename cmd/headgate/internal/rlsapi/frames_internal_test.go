@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/bounded"
@@ -74,7 +75,7 @@ func TestMessages(t *testing.T) {
 func BenchmarkObserveRequest(b *testing.B) {
 	set := bounded.New(bounded.Limits{Connections: 1, Bytes: 1 << 30})
 	raw := &bounded.NetConn{Handle: set.Add(connBytes, func() {})}
-	c := newConnection(nil, raw, &timeouts{time.Minute, time.Minute})
+	c := newConnection(nil, raw, &connLimits{time.Minute, time.Minute, 1 << 20})
 	defer c.timer.Stop()
 	c.in.preface = 0
 	message := "\x00\x00\x00\x00\x03abc"
@@ -87,4 +88,39 @@ func BenchmarkObserveRequest(b *testing.B) {
 			b.Fatal("the connection is to be closed")
 		}
 	}
+}
+
+// A connection that is not read for lack of memory does not count as one that waits for
+// its client. The time does not count for its incomplete requests.
+func TestWaitForMemoryIsNotTheClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		set := bounded.New(bounded.Limits{Connections: 10, Bytes: 1 << 20})
+		open := func() *connection {
+			handle := set.Add(connBytes, func() {})
+			c := newConnection(nil, &bounded.NetConn{Handle: handle}, &connLimits{time.Minute, time.Minute, 1 << 20})
+			c.in.preface = 0
+			c.observe(&c.in, []byte(frame(frameHeaders, flagEndHeaders, 1, "0123456789")), c.received)
+			return c
+		}
+		waits, other, third := open(), open(), open()
+		begin := waits.streams[1].readSince
+		other.handle.Busy()
+		third.handle.Busy()
+		other.handle.Hold(1 << 20)
+		result := make(chan bool)
+		go func() { result <- waits.awaitRoom() }()
+		time.Sleep(500 * time.Millisecond)
+		waits.observe(&waits.out, nil, waits.responded) // a write must not end the state
+		if third.handle.Grow(1) || waits.handle.Ended() {
+			t.Error("the connection that waits for memory was closed")
+		}
+		other.handle.Hold(-1 << 20)
+		if !<-result {
+			t.Error("there is no room")
+		}
+		if got := waits.streams[1].readSince.Sub(begin); got < 490*time.Millisecond {
+			t.Errorf("the request counts as unfinished since %v later, want 500ms", got)
+		}
+	})
 }

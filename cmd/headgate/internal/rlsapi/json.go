@@ -1,6 +1,7 @@
 package rlsapi
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -15,22 +16,12 @@ import (
 
 // ServeJSON serves the path /json of envoyproxy/ratelimit: a RateLimitRequest and its
 // RateLimitResponse, both as JSON. The status is 200, or 429 if the request is over its
-// limits. It is 400 for every error, including a body that is too long or incomplete;
-// with [Options].Unavailable503, it is 503 if the store is unavailable. In the body,
-// bytes that are not UTF-8 and unpaired surrogates are read as U+FFFD.
+// limits or its body is too long. It is 400 for every error, including an incomplete
+// body; with [Options].Unavailable503, it is 503 if the store is unavailable. In the
+// body, bytes that are not UTF-8 and unpaired surrogates are read as U+FFFD.
 func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.opts.MaxBodyBytes)))
-	body, objects := cleanJSON(body)
-	if err == nil && objects > maxObjects {
-		writeJSON(w, h.denyTooLarge(h.engine.ActiveConfig(), "descriptors"))
-		return
-	}
-	req := new(pb.RateLimitRequest)
-	if err != nil || protojson.Unmarshal(body, req) != nil {
-		http.Error(w, "Bad Request", http.StatusBadRequest)
-		return
-	}
-	resp, err := h.ShouldRateLimit(r.Context(), req)
+	resp, err := h.decideJSON(r, body, err)
 	switch {
 	case h.opts.Unavailable503 && status.Code(err) == codes.Unavailable:
 		http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
@@ -39,6 +30,28 @@ func (h *Handler) ServeJSON(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeJSON(w, resp)
 	}
+}
+
+var errInvalidJSON = status.Error(codes.InvalidArgument, "invalid JSON")
+
+// decideJSON returns the response to a request with the given body, or with the part of
+// it that was read before an error.
+func (h *Handler) decideJSON(r *http.Request, body []byte, readErr error) (*pb.RateLimitResponse, error) {
+	if tooLong := new(http.MaxBytesError); errors.As(readErr, &tooLong) {
+		return h.deny(tooManyBytes)
+	}
+	if readErr != nil {
+		return nil, errInvalidJSON
+	}
+	body, objects := cleanJSON(body)
+	if objects > maxObjects {
+		return h.deny(tooManyDescriptors)
+	}
+	req := new(pb.RateLimitRequest)
+	if protojson.Unmarshal(body, req) != nil {
+		return nil, errInvalidJSON
+	}
+	return h.ShouldRateLimit(r.Context(), req)
 }
 
 // maxObjects is the maximum number of objects in a body. It bounds the memory for

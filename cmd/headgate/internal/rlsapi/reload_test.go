@@ -182,7 +182,7 @@ func TestSameOverRedis(t *testing.T) {
 	redis := testserver.Redis(t)
 	r := newRandom(t)
 	for _, charge := range []rlsapi.ChargeMode{rlsapi.AllOrNone, rlsapi.Each} {
-		remote, err := redisstore.Open("redis://"+redis.Addr()+"?namespace="+string(charge), nil)
+		remote, err := redisstore.Open("redis://"+redis.Addr()+"?namespace="+string(charge), &redisstore.Options{Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -130,12 +130,12 @@ func (h *Handler) process(ctx context.Context, req *pb.RateLimitRequest, r *requ
 		return nil, errNoConfig
 	}
 	if isTooLarge(req) {
-		return h.denyTooLarge(r.snapshot, "descriptors"), nil
+		return h.deny(tooManyDescriptors)
 	}
 	r.matchDescriptors(req)
 	r.planDescriptors(req)
 	if r.hasTooManyRules() {
-		return h.denyTooLarge(r.snapshot, "rules"), nil
+		return h.deny(tooManyRules)
 	}
 	over, err := r.charge(ctx)
 	if err != nil {

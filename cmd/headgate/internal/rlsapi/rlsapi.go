@@ -102,7 +102,7 @@ type Handler struct {
 	rules    atomic.Pointer[ruleSet]
 	stats    stats
 	stopped  atomic.Bool
-	warned   atomic.Bool // whether a request that is too large has been logged
+	warned   [refusals]atomic.Bool // whether a request with this reason has been logged
 
 	publishing sync.Mutex // held while the health is evaluated and published
 	publish    func(healthy bool)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"time"
 
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -39,14 +38,15 @@ const DefaultMaxHeaderBytes = 128 << 10
 // in its comment.
 type ServerOptions struct {
 	TLS             *tls.Config // may require client certificates; nil means plain text
-	MaxMessageBytes int         // maximum size of a request; 0 means DefaultMaxMessageBytes
+	MaxMessageBytes int         // size above which a request is denied; 0 means DefaultMaxMessageBytes
 	// Maximum simultaneous connections; 0 means 4,096. For a further connection, one that
 	// is idle or waits for its client is closed.
 	MaxConnections int
 	// Maximum memory of all connections and their requests, in bytes, as estimated from
 	// the requests and the received bytes of their messages; 0 means
-	// [bounded.DefaultBytes]. If it is exceeded, a connection with an incomplete request,
-	// or an idle one, is closed.
+	// [bounded.DefaultBytes]. Requests above 16 KiB may use half of it; if there is no
+	// room, they are denied. If the maximum is exceeded, a connection with an incomplete
+	// request, or an idle one, is closed.
 	MaxMemoryBytes   int64
 	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
 	ReadTimeout      time.Duration // maximum time from the first to the last byte of a request or frame; 0 means 10 s
@@ -61,13 +61,14 @@ type ServerOptions struct {
 // Server serves a [Handler] over gRPC, with health checks and reflection. It is created
 // with [NewServer] and may be used concurrently.
 type Server struct {
-	handler     *Handler
-	grpc        *grpc.Server
-	health      *health.Server
-	stopWatches context.CancelFunc // ends all streams of health checks
-	connections *bounded.Connections
-	connBytes   int64 // memory of a connection without requests
-	log         *slog.Logger
+	handler         *Handler
+	grpc            *grpc.Server
+	health          *health.Server
+	stopWatches     context.CancelFunc // ends all streams of health checks
+	connections     *bounded.Connections
+	connBytes       int64 // memory of a connection without requests
+	maxMessageBytes int64
+	log             *slog.Logger
 }
 
 // NewServer creates a server for h. It may be called only once for a handler. opts may
@@ -78,12 +79,12 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	s := &Server{
 		handler: h, grpc: grpc.NewServer(newServerOptions(opts)...), health: health.NewServer(), stopWatches: stop,
 		connections: bounded.New(bounded.Limits{Connections: cmp.Or(opts.MaxConnections, 4096), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes)}),
-		connBytes:   connBytes, log: opts.Log,
+		connBytes:   connBytes, maxMessageBytes: int64(cmp.Or(opts.MaxMessageBytes, DefaultMaxMessageBytes)), log: opts.Log,
 	}
 	if opts.TLS != nil {
 		s.connBytes = tlsConnBytes
 	}
-	pb.RegisterRateLimitServiceServer(s.grpc, h)
+	s.grpc.RegisterService(s.serviceDesc(), h)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
 	h.publishTo(func(healthy bool) {
@@ -98,7 +99,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 
 func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(cmp.Or(opts.MaxMessageBytes, DefaultMaxMessageBytes)),
+		grpc.MaxRecvMsgSize(shortBytes), // rate limit requests are read by serveRequest
 		grpc.MaxConcurrentStreams(uint32(cmp.Or(opts.MaxStreams, 1024))),
 		grpc.MaxHeaderListSize(uint32(cmp.Or(opts.MaxHeaderBytes, DefaultMaxHeaderBytes))),
 		grpc.ConnectionTimeout(cmp.Or(opts.HandshakeTimeout, 5*time.Second)),
@@ -119,7 +120,10 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 	if opts.TLS != nil {
 		creds = credentials.NewTLS(opts.TLS)
 	}
-	limits := &timeouts{cmp.Or(opts.ReadTimeout, 10*time.Second), cmp.Or(opts.WriteTimeout, 10*time.Second)}
+	limits := &connLimits{
+		read: cmp.Or(opts.ReadTimeout, 10*time.Second), write: cmp.Or(opts.WriteTimeout, 10*time.Second),
+		header: headerListFactor * int64(cmp.Or(opts.MaxHeaderBytes, DefaultMaxHeaderBytes)),
+	}
 	return append(options, grpc.Creds(watch(creds, limits)))
 }
 

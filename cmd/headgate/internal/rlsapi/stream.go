@@ -5,6 +5,7 @@ import "time"
 // stream is one request. Its times begin when the server has to wait for the client.
 type stream struct {
 	memory     int64
+	header     int64 // part of memory that is held for the header
 	received   messages
 	sent       messages
 	ended      bool      // whether the client has sent its last frame
@@ -56,6 +57,13 @@ func (c *connection) remove(id uint32, s *stream) {
 func (c *connection) hold(s *stream, n int64) {
 	s.memory += n
 	c.memory += n
+}
+
+// holdHeader adds the memory for the current frame, which is a part of the header of s.
+func (c *connection) holdHeader(s *stream) {
+	n := min(headerFactor*int64(c.in.left), c.limits.header-s.header)
+	s.header += n
+	c.hold(s, n)
 }
 
 // reading reports whether the server waits for the client to complete its message.
