@@ -26,7 +26,7 @@ var periodUnits = [...]struct {
 
 // calendarUnits are units whose length depends on the calendar. ParseLimit does not
 // accept them.
-var calendarUnits = []string{"month", "months", "y", "yr", "year", "years"}
+var calendarUnits = []string{"mo", "mon", "month", "months", "y", "yr", "year", "years"}
 
 // ParseLimit parses a limit: a rate, a slash or "per", a period, and an optional
 // capacity.

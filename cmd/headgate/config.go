@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -24,38 +25,74 @@ func configCommand() *cobra.Command {
 const configCheckHelp = `Check a configuration file in the same way as headgate serve, but without flags
 and environment variables. Every error is printed with line and column. The
 check does not connect to the store. The exit status is 1 if the file is
-invalid.`
+invalid. A folder is checked as a folder of Envoy rules (--envoy-config).`
 
 func configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:        "check FILE",
 		Short:      "List all errors of a configuration file, with line and column",
 		Long:       configCheckHelp,
-		Example:    "  headgate config check headgate.yaml",
+		Example:    "  headgate config check headgate.yaml\n  headgate config check /etc/headgate/envoy",
 		SuggestFor: []string{"validate", "verify", "lint", "test"},
 		Args:       oneArgument("FILE"),
 
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sources := config.Sources{Path: args[0], CheckStore: checkStoreURL}
-			c, err := sources.Load()
-			if err != nil {
-				return reported(err)
+			if isFolder(args[0]) {
+				return checkEnvoyFolder(cmd, args[0])
 			}
-			if err := checkPolicies(c); err != nil {
-				return reported(fmt.Errorf("%s: %w", args[0], err))
-			}
-			domains, warnings, err := checkEnvoyRules(c)
-			if err != nil {
-				return fmt.Errorf("%s: envoy.config: %w", c.Origins["envoy.config"], err)
-			}
-			for _, w := range append(c.Warnings, warnings...) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", args[0], w)
-			}
-			policies, routes := counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes")
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s%s\n", args[0], policies, routes, domains)
-			return nil
+			return checkConfigFile(cmd, args[0])
 		},
+	}
+}
+
+// checkConfigFile prints the errors and warnings of a configuration file.
+func checkConfigFile(cmd *cobra.Command, path string) error {
+	sources := config.Sources{Path: path, CheckStore: checkStoreURL}
+	c, err := sources.Load()
+	if err != nil {
+		return reported(err)
+	}
+	if err := checkPolicies(c); err != nil {
+		return reported(fmt.Errorf("%s: %w", path, err))
+	}
+	domains, warnings, err := checkEnvoyRules(c)
+	if err != nil {
+		return fmt.Errorf("%s: envoy.config: %w", c.Origins["envoy.config"], err)
+	}
+	printWarnings(cmd, path, append(c.Warnings, warnings...))
+	policies, routes := counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes")
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s%s\n", path, policies, routes, domains)
+	return nil
+}
+
+// checkEnvoyFolder prints the errors and warnings of a folder of Envoy rules.
+func checkEnvoyFolder(cmd *cobra.Command, path string) error {
+	sources := config.Sources{Flags: map[string]string{"envoy.config": path}}
+	c, err := sources.Load()
+	if err != nil {
+		return reported(err)
+	}
+	domains, warnings, err := service.CheckEnvoy(&c.Envoy)
+	if err != nil {
+		return reported(err)
+	}
+	if domains == 0 {
+		return fmt.Errorf("the folder %s contains no Envoy rules; name a configuration file or a folder of files with a domain each", path)
+	}
+	printWarnings(cmd, path, warnings)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s\n", path, counted(domains, "Envoy domain", "Envoy domains"))
+	return nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func printWarnings(cmd *cobra.Command, path string, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", path, w)
 	}
 }
 

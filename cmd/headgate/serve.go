@@ -36,8 +36,9 @@ unavailable.
 
 Each setting can be given as a flag, an environment variable or a key in the
 file. The names correspond: --http-addr, HEADGATE_HTTP_ADDR, http.addr. Flags
-override variables, and variables override the file. docs/reference/configuration.md
-describes all settings; headgate config print prints the effective values.
+override variables, and variables override the file. The page
+docs/reference/configuration.md describes all settings; headgate config print
+prints the effective values.
 
 On SIGTERM or SIGINT, /readyz reports draining for --drain-delay. Then no new
 connections are accepted, and requests in flight have --shutdown-timeout to

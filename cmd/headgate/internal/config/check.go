@@ -140,27 +140,6 @@ func (d *decoder) checkReachable(from []Route) {
 	}
 }
 
-// maxRouteWarnings is the maximum number of routes with a warning each.
-const maxRouteWarnings = 10
-
-// warnOfHeaderKeys adds a warning for each route on which the client of a request can
-// choose its budget for every policy, because each key is a header field.
-func (c *Config) warnOfHeaderKeys() {
-	warned := 0
-	for i, r := range c.Routes {
-		chosen := func(name string) bool { key := c.Policies[name].Key; return key.PrefersHeader() }
-		other := slices.ContainsFunc(r.Policies, func(name string) bool { return !chosen(name) })
-		if len(r.Policies) == 0 || other || warned == maxRouteWarnings {
-			continue
-		}
-		warned++
-		first := r.Policies[0]
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s: a client chooses the key of every policy, such as policy %s with the key %s: unless your "+
-			"proxy verifies the field, each new value gets a new budget; add a policy with the key ip to the route",
-			routePath(i), clip(first), c.Policies[first].Key))
-	}
-}
-
 // routesOf converts the routes of a configuration file for package routing.
 func routesOf(from []Route) []routing.Route {
 	routes := make([]routing.Route, len(from))

@@ -114,13 +114,19 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int)
 	}
 }
 
+// namedExamples has an example for each value of the tag named.
+var namedExamples = map[string]string{
+	"policy": `, such as policies: {api: {limits: ["100/1m"]}}`,
+	"key":    `, such as overrides: {acme: ["1000/1m"]}`,
+}
+
 // namedValues decodes a YAML mapping whose keys are names that the user chooses. If the
 // tag has a prefix, names are stored with the prefix; it may be omitted in the file.
 func (d *decoder) namedValues(
 	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
 ) {
 	what, prefix := tag.Get("named"), tag.Get("prefix")
-	if !d.expect(n, yaml.MappingNode, path, "a mapping with one entry per "+what) {
+	if !d.expect(n, yaml.MappingNode, path, "a mapping with one entry per "+what+namedExamples[what]) {
 		return
 	}
 	seen, full := make(map[string]position), make(map[string]position)

@@ -264,7 +264,7 @@ func (c *Config) warn() {
 		}
 	}
 	c.warnOfOpenListeners()
-	c.warnOfHeaderKeys()
+	c.warnOfRoutes()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

@@ -103,6 +103,9 @@ func addKeyPaths(all map[string][]string, t reflect.Type, at string) {
 // useful.
 func unknownKey(name, path string, members []member) string {
 	here := namesOf(members)
+	if advice := foreignKey(name, path); advice != "" {
+		return "unknown key; " + advice
+	}
 	inRules := strings.HasPrefix(path, "policies") || strings.HasPrefix(path, "routes")
 	elsewhere := slices.DeleteFunc(slices.Clone(keyPaths[name]), func(p string) bool {
 		return inRules && strings.Contains(p, ".") && !strings.HasPrefix(p, "policies") &&

@@ -183,6 +183,9 @@ func parsePart(text, word string, at int) (part, error) {
 	switch {
 	case trimmed == "":
 		return part{}, keyError(text, "", at, "a part is missing; "+validParts)
+	case has && !ok && slices.Contains(applicationParts, name):
+		return part{}, keyError(text, word, at, "is not available to a proxy; "+validParts+`. The application sends such a key: `+
+			`POST /v1/check {"policy":"NAME","key":"alice"}`)
 	case !ok:
 		return part{}, keyError(text, word, at, "is not a part of a request; "+validParts)
 	case has:
@@ -197,6 +200,10 @@ var known = map[string]key.Part[request]{
 }
 
 func leaf(p key.Part[request]) part { return part{p, mustKey(p).String()} }
+
+// applicationParts are names of parts that other programs offer. The service does not
+// know them, because it does not get the body of a request and verifies no token.
+var applicationParts = []string{"body", "form", "json", "query", "param", "cookie", "jwt", "claim", "user", "metadata"}
 
 const validParts = "must be ip, header:NAME, method, host or path"
 
