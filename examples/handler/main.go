@@ -17,6 +17,7 @@ func main() {
 }
 
 func newHandler() http.Handler {
+	// [snippet limit]
 	limit, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{
 		Policy: headgate.MustPolicy("10/1m burst 3"),
 	})
@@ -24,6 +25,7 @@ func newHandler() http.Handler {
 		log.Fatal(err)
 	}
 	return limit(http.HandlerFunc(hello))
+	// [end limit]
 }
 
 func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") }

@@ -4,9 +4,8 @@ package docs
 // removed: a test fails if a listed page passes, or if a list grows. A new page must pass
 // all checks.
 var pending = map[string]list{
-	"snippets": {max: 22, pages: []string{
+	"snippets": {max: 21, pages: []string{
 		"CONTRIBUTING.md",
-		"README.md",
 		"bench/README.md",
 		"cmd/headgate/internal/httpapi/README.md",
 		"conformance/README.md",
