@@ -32,10 +32,17 @@ const (
 )
 
 // Diagnose checks memcached servers. Their addresses have the syntax of [New]. It makes
-// a few decisions in a namespace of its own and removes the keys. Diagnose returns an
-// error only for an invalid address; an unreachable server is a finding. It needs about
-// a dozen round trips for each server. It returns after at most 20 s, or when ctx ends.
-func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
+// a few decisions in a namespace of its own and removes the keys. It compares the local
+// clock with the clocks of the servers, and with the clock of the process that used
+// Options.Namespace last with [Options.OnClockSkew]. It uses no other option; opts may
+// be nil. Diagnose returns an error only for invalid options or addresses; an
+// unreachable server is a finding. It needs about a dozen round trips for each server.
+// It returns after at most 20 s, or when ctx ends.
+func Diagnose(ctx context.Context, opts *Options, servers ...string) ([]Finding, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
 	list, err := parseServers(servers)
 	if err != nil {
 		return nil, err
@@ -55,6 +62,7 @@ func Diagnose(ctx context.Context, servers ...string) ([]Finding, error) {
 	if slices.ContainsFunc(all, func(f Finding) bool { return f.Level == Failing }) {
 		return all, nil
 	}
+	all = append(all, processClock(o.Namespace, servers))
 	return append(all, testDecisions(ctx, servers)...), nil
 }
 
@@ -68,13 +76,14 @@ func inspect(ctx context.Context, server net.Addr) []Finding {
 	if until, ok := ctx.Deadline(); ok {
 		_ = conn.SetDeadline(until)
 	}
+	sent := time.Now()
 	stats, err := readStats(conn)
 	if err != nil {
 		return []Finding{finding("connection", classify(err, false))}
 	}
 	return []Finding{
 		{Check: "version", Level: Fine, Says: "memcached " + stats["version"]},
-		memory(stats), eviction(stats), itemSize(stats), casNumbers(stats),
+		memory(stats), eviction(stats), itemSize(stats), casNumbers(stats), serverClock(stats, sent, time.Now()),
 	}
 }
 

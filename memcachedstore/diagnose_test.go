@@ -14,7 +14,7 @@ import (
 // check: text → advice”.
 func mustFind(t *testing.T, servers []string, wanted ...string) {
 	t.Helper()
-	found, err := memcachedstore.Diagnose(t.Context(), servers...)
+	found, err := memcachedstore.Diagnose(t.Context(), nil, servers...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	well, socket := testserver.Memcached(t), testserver.MemcachedUnix(t)
 	mustFind(t, []string{well.Addr()}, "ok version: memcached 1.", "ok memory: ", "ok eviction: nothing was evicted", "ok item size: ",
-		"ok cas: ", fmt.Sprintf("ok decisions: tested %d algorithms", len(algo.All())), "ok latency: ")
+		"ok cas: ", "ok clock: within 3s of the server's clock", `ok clock: no process of namespace "default" has written its clock in the last hour`, fmt.Sprintf("ok decisions: tested %d algorithms", len(algo.All())), "ok latency: ")
 	mustFind(t, []string{well.Addr(), socket.Addr()}, "ok version: "+well.Addr()+": memcached", "ok version: "+socket.Addr()+": memcached", "ok decisions: ")
 	if lines := strings.Join(well.Do(t, "stats"), "\n"); !strings.Contains(lines, "curr_items 0") {
 		t.Errorf("got %q want no items left", lines)
@@ -43,8 +43,11 @@ func TestDiagnose(t *testing.T) {
 	mustFind(t, []string{testserver.Memcached(t, "-M").Addr()}, "ok eviction: the server evicts nothing (-M)")
 	mustFind(t, []string{testserver.Redis(t).Addr()}, "error connection: refused: ", "→ check that the server at this address is memcached")
 	mustFind(t, []string{"127.0.0.1:1"}, "error connection: unreachable: ")
-	if _, err := memcachedstore.Diagnose(t.Context(), "host:port"); err == nil {
+	if _, err := memcachedstore.Diagnose(t.Context(), nil, "host:port"); err == nil {
 		t.Error("an invalid address: got no error")
+	}
+	if _, err := memcachedstore.Diagnose(t.Context(), &memcachedstore.Options{MaxTries: -1}, well.Addr()); err == nil {
+		t.Error("invalid options: got no error")
 	}
 }
 

@@ -39,7 +39,7 @@
 // up to min(B, δ·L/P) additional units, once. A window ends for all processes when it
 // ends by the fastest of their clocks. Run NTP. A clock that steps back never allows
 // additional units on its own. A clock that steps forward acts as if that time had
-// passed.
+// passed. [Options.OnClockSkew] reports clocks that differ by 250 ms or more.
 //
 // # Lost state
 //

@@ -40,6 +40,18 @@ type Options struct {
 	// decides all of them in the order of arrival. DisableJoin does not change any
 	// decision.
 	DisableJoin bool
+	// OnClockSkew is called when the clock of this process is found to differ by 250 ms
+	// or more from the clock of another process that uses the namespace. skew is the
+	// least possible difference: positive if this clock is ahead, negative if it is
+	// behind. A negative skew can also mean that this clock was set back. If there are
+	// only two such processes, one or both of them report a difference; with more, some
+	// of them do: see docs/operate/stores.md. OnClockSkew is called at most once a minute
+	// for each direction, on a goroutine of the store. It must return fast and must not
+	// call Close. If it is nil, nothing is compared.
+	//
+	// For the comparison the store reads and writes one item, every 1 to 3 s while
+	// decisions are made. This may take a connection in addition to MaxConns.
+	OnClockSkew func(skew time.Duration)
 	// Ephemeral makes the store record the names of all keys that it writes, about 40
 	// bytes each, and delete these keys in Close. Use it for a namespace that no other
 	// program uses.

@@ -127,6 +127,7 @@ func (s *Store) runRound(g *group, jobs []*job) {
 	for _, j := range jobs {
 		j.complete(err)
 	}
+	s.watchClock()
 }
 
 // lockKeys locks keys one after another. For each key it waits until no other round in

@@ -31,6 +31,7 @@ type Store struct {
 	closed     sync.Once
 	closeErr   error
 	written    writtenKeys
+	clocks     clockWatch
 }
 
 // New creates a store that uses servers. Each is host:port, a host alone (for port
@@ -79,6 +80,7 @@ func newStore(o Options, client *memcache.Client, list servers) *Store {
 		closing:   make(chan struct{}),
 		writer:    client,
 	}
+	s.clocks.init(o.Namespace)
 	if list != nil {
 		s.connections, client.DialContext = newConnections(list)
 		s.writer, s.pipelines = newWriter(client, list)

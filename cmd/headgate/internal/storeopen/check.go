@@ -30,11 +30,11 @@ func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 		}
 		return []Finding{{Check: "memory", Level: Fine, Says: "in this process: always available, lost on restart"}}, nil
 	case name == memcached:
-		servers, _, err := memcachedOptions(rawURL)
+		servers, opts, err := memcachedOptions(rawURL)
 		if err != nil {
 			return nil, err
 		}
-		found, err := memcachedstore.Diagnose(ctx, servers...)
+		found, err := memcachedstore.Diagnose(ctx, opts, servers...)
 		if err != nil {
 			return nil, &Error{name, reason(err, "memcachedstore: "), err}
 		}
