@@ -85,6 +85,8 @@ type Metrics struct {
 	nodeDown     *prometheus.GaugeVec
 	outages      *prometheus.CounterVec
 	clockSetBack prometheus.Counter
+	clockAhead   prometheus.Counter
+	clockBehind  prometheus.Counter
 	draining     prometheus.Gauge
 }
 
@@ -133,7 +135,9 @@ func (m *Metrics) addState() {
 	m.outages = counter("store_outages_total", "Store outages, by the reason of the first error.", "reason")
 	clock := counter("store_clock_set_back_total", "Times that the clock of the Redis server was found to have gone back; at most one a minute.")
 	m.clockSetBack = clock.WithLabelValues()
-	m.add(up, m.nodeDown, draining, m.outages, clock)
+	skew := counter("store_clock_skew_total", "Times that the local clock was found to be ahead of, or behind, the clock of another process of the same memcached store; at most one a minute.", "direction")
+	m.clockAhead, m.clockBehind = skew.WithLabelValues("ahead"), skew.WithLabelValues("behind")
+	m.add(up, m.nodeDown, draining, m.outages, clock, skew)
 }
 
 const namespace = "headgate"
@@ -168,6 +172,16 @@ func (m *Metrics) Draining() { m.draining.Set(1) }
 
 // ObserveClockSetBack counts that the clock of the Redis server went back.
 func (m *Metrics) ObserveClockSetBack(time.Duration) { m.clockSetBack.Inc() }
+
+// ObserveClockSkew counts that the local clock differs from the clock of another process
+// that uses the same memcached servers.
+func (m *Metrics) ObserveClockSkew(skew time.Duration) {
+	if skew < 0 {
+		m.clockBehind.Inc()
+		return
+	}
+	m.clockAhead.Inc()
+}
 
 // Recorder creates the observer for the requests of one API. The name of the API is a
 // label, so there must be few names. Recorder must be called only once for each name.

@@ -212,6 +212,9 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 		decide(t, e, headgate.Take, check("strict", "k"))
 	}
 	m.ObserveStore(headgate.StoreEvent{Node: "a:1", Unavailable: true, Reason: headgate.ReasonRefused})
+	m.ObserveClockSkew(-time.Second)
+	m.ObserveClockSkew(time.Second)
+	m.ObserveClockSkew(time.Second)
 	m.Config(func() metrics.ConfigState {
 		return metrics.ConfigState{Generation: 2, Since: time.UnixMilli(1500), Loads: 2, Refused: 1}
 	})
@@ -237,7 +240,8 @@ func TestStateMetrics(t *testing.T) {
 		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
 	requireMetrics(t, m, "headgate_draining", `headgate_draining 1`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
-	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,
+	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_clock_skew_total{direction="ahead"} 2`,
+		`headgate_store_clock_skew_total{direction="behind"} 1`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,
 		`headgate_store_overflowed_total 3`)
 }
 

@@ -36,6 +36,15 @@ func (s storeLog) ObserveClockSetBack(back time.Duration) {
 	s.log.Warn("clock of the store went back; keys in use are denied for longer", "back", back.Round(time.Millisecond))
 }
 
+// ObserveClockSkew logs that the local clock differs from the clock of another process.
+func (s storeLog) ObserveClockSkew(skew time.Duration) {
+	if skew < 0 {
+		s.log.Warn("local clock is behind the clock of another process of the store", "behind", (-skew).Round(time.Millisecond))
+		return
+	}
+	s.log.Warn("local clock is ahead of the clock of another process of the store", "ahead", skew.Round(time.Millisecond))
+}
+
 // storeObservers is a list of observers that receives every event as one observer.
 type storeObservers []headgate.StoreObserver
 
@@ -51,6 +60,15 @@ func (all storeObservers) ObserveClockSetBack(back time.Duration) {
 	for _, o := range all {
 		if clock, ok := o.(storeopen.ClockObserver); ok {
 			clock.ObserveClockSetBack(back)
+		}
+	}
+}
+
+// ObserveClockSkew notifies all observers of clocks in order.
+func (all storeObservers) ObserveClockSkew(skew time.Duration) {
+	for _, o := range all {
+		if clock, ok := o.(storeopen.ClockObserver); ok {
+			clock.ObserveClockSkew(skew)
 		}
 	}
 }

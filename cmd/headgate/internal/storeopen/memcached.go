@@ -13,10 +13,13 @@ import (
 
 const memcached = "memcached"
 
-func openMemcached(rawURL, scratch string) (headgate.Store, error) {
+func openMemcached(rawURL, scratch string, observer headgate.StoreObserver) (headgate.Store, error) {
 	servers, opts, err := memcachedOptions(rawURL)
 	if err != nil {
 		return nil, err
+	}
+	if clock, ok := observer.(ClockObserver); ok {
+		opts.OnClockSkew = clock.ObserveClockSkew
 	}
 	if scratch != "" {
 		opts.Namespace, opts.Ephemeral = scratch, true

@@ -54,15 +54,19 @@ type Options struct {
 	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are invalid.
 	Instances int
 	// Observer receives an event when the store becomes unavailable and when it
-	// recovers; may be nil. If it is a [ClockObserver], it also receives the steps of
-	// the server's clock.
+	// recovers; may be nil. If it is a [ClockObserver], it also receives events of
+	// clocks.
 	Observer headgate.StoreObserver
 }
 
-// ClockObserver receives an event when the clock of a Redis server went back; see
-// [redisstore.Options].
+// ClockObserver receives events of the clocks that decide.
 type ClockObserver interface {
+	// ObserveClockSetBack is called when the clock of a Redis server went back; see
+	// [redisstore.Options].
 	ObserveClockSetBack(back time.Duration)
+	// ObserveClockSkew is called when the local clock differs from the clock of another
+	// process that uses the same memcached servers; see [memcachedstore.Options].
+	ObserveClockSkew(skew time.Duration)
 }
 
 // Name returns the store's name for logs and health pages: the scheme of rawURL,
@@ -119,7 +123,7 @@ func openBare(rawURL, scratch string, observer headgate.StoreObserver) (headgate
 	case name == memory:
 		return openMemory(rawURL)
 	case name == memcached:
-		return openMemcached(rawURL, scratch)
+		return openMemcached(rawURL, scratch, observer)
 	case strings.HasPrefix(name, "redis"):
 		store, err := redisstore.Open(rawURL, redisOptions(scratch, observer))
 		if err != nil {
