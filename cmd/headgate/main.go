@@ -78,7 +78,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(printHelp)
 	root.AddCommand(
-		serveCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), replayCommand(),
+		serveCommand(), initCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), replayCommand(),
 		benchCommand(), demoCommand(), versionCommand(), checkCommand(),
 	)
 	root.SetHelpCommand(helpCommand())

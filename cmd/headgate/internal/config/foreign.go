@@ -28,7 +28,7 @@ var foreign = map[string]map[string]string{
 	},
 	"routes": {
 		"policy": "write policies: [api]",
-		"key": "the key belongs to the policy: write policies: {api: {key: ip, …}}", "name": "routes have no names; remove it",
+		"key":    "the key belongs to the policy: write policies: {api: {key: ip, …}}", "name": "routes have no names; remove it",
 	},
 }
 
