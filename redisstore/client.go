@@ -19,9 +19,6 @@ type Client interface {
 
 	// Remove deletes all keys that match a glob pattern, on every node, in batches.
 	Remove(ctx context.Context, pattern string) error
-
-	// Close closes the client.
-	Close()
 }
 
 // Call is one execution of a script: EVALSHA, or EVAL if Load is set.

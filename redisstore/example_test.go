@@ -40,7 +40,8 @@ func ExampleOpen_invalidURL() {
 	// Output: redisstore: invalid URL: database: must be a whole number from 0 to 1048576
 }
 
-// A program with an existing rueidis client passes it to the store, which closes it.
+// A program with an existing rueidis client passes it to the store. Closing the store
+// does not close it.
 func ExampleRueidis() {
 	use := func(client rueidis.Client) (*redisstore.Store, error) {
 		return redisstore.New(redisstore.Rueidis(client), &redisstore.Options{Namespace: "shop"})

@@ -58,7 +58,10 @@ func newEditedStore(t *testing.T, addr string, replacements ...string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		_ = s.Close()
+		client.Close()
+	})
 	return s
 }
 

@@ -26,7 +26,10 @@ func TestNodeOfKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { byClient.Close() })
+	t.Cleanup(func() {
+		_ = byClient.Close()
+		existing.Close()
+	})
 	byURL := openURL(t, "redis+cluster://"+cluster.Addrs()[0])
 	for name, s := range map[string]*redisstore.Store{"URL": byURL, "client": byClient} {
 		b, err := s.Bind(headgate.Rule{Scope: "p", Limit: headgate.MustParseLimit("1000000/100h")})

@@ -45,7 +45,11 @@ func Open(rawURL string, opts *Options) (*Store, error) {
 	}
 	client := newLazyClient(t, option)
 	client.dialer.maxStall = max(o.Timeout, minMaxStall)
-	return New(client, &o)
+	s, err := New(client, &o)
+	if err == nil {
+		s.closeClient = client.Close
+	}
+	return s, err
 }
 
 // lazyClient is a [Client] that connects when it is first used. If that fails, a later

@@ -12,7 +12,8 @@ import (
 )
 
 // Rueidis returns a [Client] that uses a rueidis client. It pipelines concurrent calls.
-// It never sends a call again if the reply was lost.
+// It never sends a call again if the reply was lost. Closing the store does not close the
+// rueidis client.
 func Rueidis(client rueidis.Client) Client { return rueidisClient{client} }
 
 type rueidisClient struct{ client rueidis.Client }
@@ -157,6 +158,3 @@ func isRedirect(e *rueidis.RedisError) bool {
 	_, ask := e.IsAsk()
 	return moved || ask || e.IsTryAgain()
 }
-
-// Close closes the client.
-func (c rueidisClient) Close() { c.client.Close() }

@@ -16,6 +16,7 @@ import (
 type Store struct {
 	options      Options
 	client       Client
+	closeClient  func() // closes a client that Open created; nil for a client of the caller
 	batchers     batchers
 	topology     topologyReader
 	guard        guard
@@ -34,7 +35,7 @@ type Store struct {
 }
 
 // New creates a store that uses an existing client: see [Rueidis] and package goredis.
-// Closing the store closes the client. New does no I/O. opts may be nil.
+// Closing the store does not close the client. New does no I/O. opts may be nil.
 func New(client Client, opts *Options) (*Store, error) {
 	full, err := opts.withDefaults()
 	if err != nil {
@@ -119,10 +120,12 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	return bound, nil
 }
 
-// Close makes all later calls fail with [headgate.ErrClosed], waits for calls in flight
-// for at most 500 ms, and closes the client. A call that has no reply by then fails;
-// whether its cost was spent is unknown. An ephemeral store also removes the keys of
-// its namespace, in at most 5 minutes.
+// Close makes all later calls fail with [headgate.ErrClosed], and waits for calls in
+// flight for at most 500 ms. If the store was created with [Open], Close then closes the
+// connections, and a call without a reply fails; whether its cost was spent is unknown.
+// If it was created with [New], such a call ends with its context or the timeout of the
+// client. An ephemeral store also removes the keys of its namespace, in at most 5
+// minutes.
 func (s *Store) Close() error {
 	var err error
 	s.closeOnce.Do(func() {
@@ -138,8 +141,10 @@ func (s *Store) Close() error {
 			defer cancel()
 			err = classify(s.client.Remove(ctx, namespacePattern(s.options.Namespace)))
 		}
-		s.client.Close()
-		<-idle
+		if s.closeClient != nil {
+			s.closeClient()
+			<-idle
+		}
 	})
 	return err
 }

@@ -106,8 +106,11 @@ func (r *replay) record(ctx context.Context, key string) (bool, error) {
 	return ok, err
 }
 
-// Close closes headgate's store, which closes the client.
-func (r *replay) Close() error { return r.limiter.Close() }
+// Close closes headgate's store and the client.
+func (r *replay) Close() error {
+	defer r.client.Close()
+	return r.limiter.Close()
+}
 
 // recorder is a redisstore.Client that records the last call. The caller must hold mu.
 type recorder struct {

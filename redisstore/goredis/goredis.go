@@ -11,7 +11,7 @@ import (
 
 // Client returns a client for [redisstore.New] that uses client: a [redis.Client] (also
 // a failover client for Sentinel), a [redis.ClusterClient] or a [redis.Ring]. Closing
-// the store closes the go-redis client.
+// the store does not close the go-redis client.
 //
 // By default go-redis sends a command again after a network error. For the commands of
 // the store these retries are disabled, whatever MaxRetries of the client is. A call
@@ -187,6 +187,3 @@ func unlink(ctx context.Context, node redis.Cmdable, keys []string) error {
 	})
 	return err
 }
-
-// Close closes the client.
-func (a adapter) Close() { _ = a.client.Close() }

@@ -82,8 +82,27 @@ func open(t *testing.T, client redis.UniversalClient, opts *redisstore.Options) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		_ = s.Close()
+		_ = client.Close()
+	})
 	return s
+}
+
+// The client of an application works after the store is closed.
+func TestCloseKeepsClient(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testserver.Redis(t).Addr()})
+	s := open(t, client, nil)
+	if _, err := limiter(t, s).Allow(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING after Close of the store: %v", err)
+	}
 }
 
 func limiter(t *testing.T, s headgate.Store) *headgate.Limiter {
@@ -234,7 +253,8 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer store.Close() // also closes the client
+	defer client.Close() // closing the store does not close it
+	defer store.Close()
 	limiter, err := headgate.New(store, headgate.MustPolicy("100/1m"), nil)
 	if err != nil {
 		panic(err)
