@@ -82,8 +82,8 @@ func (h *Handler) do(a action) error {
 }
 
 // click sends n requests simultaneously. A later action can cancel the requests that
-// are not yet decided; they count as undecided. If the page shows the tracks of a
-// scenario, click first restores the single track.
+// are not yet decided; they count as undecided. If the page shows a scenario, click first
+// ends it and restores the user's settings.
 func (s *session) click(n int) error {
 	if n < 1 || n > maxBurst {
 		return refuse("n", "a click sends %d requests; must be 1 to %d", n, maxBurst)
@@ -99,16 +99,12 @@ func (s *session) click(n int) error {
 	return nil
 }
 
-// leavesScenario reports whether the page shows more than the single track that a click
-// uses.
-func (s *session) leavesScenario() bool { return len(s.current().tracks) > 1 }
-
 // reset stops the background traffic, resets the keys, and clears the counts and
 // charts.
 func (s *session) reset() error {
 	s.stopBackground()
 	err := s.current().reset(s.ctx)
-	s.setLayout(plainLayout(s.store), s.current().settings)
+	s.setLayout(plainLayout(s.store), s.userSettings())
 	if err == nil {
 		err = s.current().reset(s.ctx)
 	}
@@ -127,8 +123,24 @@ func (s *session) set(settings *Settings) error {
 	if err := settings.validate(); err != nil {
 		return err
 	}
+	s.keepSaved(settings)
 	s.setStage(s.layout.build(*settings, s.store), false)
 	return nil
+}
+
+// keepSaved applies a change during a scenario to the saved settings. A changed limit
+// replaces them.
+func (s *session) keepSaved(settings *Settings) {
+	if s.saved == nil {
+		return
+	}
+	changed := s.current().settings
+	changed.Key, changed.Dialect = settings.Key, settings.Dialect
+	if changed != *settings {
+		s.saved = nil
+		return
+	}
+	s.saved.Key, s.saved.Dialect = settings.Key, settings.Dialect
 }
 
 func writeRefusal(w http.ResponseWriter, err error) {

@@ -1,6 +1,8 @@
 package demo
 
 import (
+	"cmp"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 )
@@ -9,8 +11,12 @@ import (
 type words struct {
 	Name    headgate.Algorithm
 	Title   string
-	Summary string // how the algorithm works, in one line
+	Short   string // title for a small chart
+	Summary string // how the algorithm works, in a few words
+	Use     string // what the algorithm is the right choice for
 	Bound   string // how many requests the algorithm allows at most
+	Denied  string // what a client observes that sends too much
+	Memory  string // bytes for each key in the in-memory store
 }
 
 // descriptions returns the descriptions of all algorithms, in the order of package
@@ -18,35 +24,50 @@ type words struct {
 func descriptions() []words {
 	said := map[headgate.Algorithm]words{
 		headgate.TokenBucket: {
-			Title: "Token bucket", Summary: "Refills continuously at a constant rate.",
-			Bound: "burst + s · rate / period in any span s",
+			Title: "Token bucket", Short: "Token bucket", Summary: "Refills continuously, saves up bursts.",
+			Use:    "nearly everything: APIs, and clients that send bursts but are moderate on average",
+			Bound:  "burst + s · rate / period in any span s",
+			Denied: "allowed again one by one, soon",
 		},
 		headgate.TokenBucketInterval: {
-			Title: "Token bucket, by interval", Summary: "Refills a full rate at the end of each interval.",
-			Bound: "burst, plus rate for each interval that ends",
+			Title: "Token bucket by interval", Short: "By interval", Summary: "Refills completely, every period.",
+			Use:    "quotas of the kind “10 more every minute”",
+			Bound:  "burst, plus rate for each interval that ends",
+			Denied: "waits for the end of the interval",
 		},
 		headgate.FixedWindow: {
-			Title: "Fixed window", Summary: "Counts within a window; the count restarts at its end.",
-			Bound: "rate in a window, up to twice around its end",
+			Title: "Fixed window", Short: "Fixed window", Summary: "Counts per window, then from zero.",
+			Use:    "quotas that reset at a known time",
+			Bound:  "rate in a window, up to twice around its end",
+			Denied: "waits for the end of the window",
 		},
 		headgate.SlidingLog: {
-			Title: "Sliding log", Summary: "Remembers every request for exactly one period.",
-			Bound: "rate in any period, exactly",
+			Title: "Sliding log", Short: "Sliding log", Summary: "Remembers each request for a period.",
+			Use:    "“never more than N in any period”, with N of a few hundred",
+			Bound:  "rate in any period, exactly",
+			Denied: "each unit returns one period after it was spent",
+			Memory: "128 bytes + 16 for each request",
 		},
 		headgate.SlidingWindow: {
-			Title: "Sliding window", Summary: "Two counters; the weight of the previous window decreases.",
-			Bound: "rate · (1 + s / period) in any span s up to a period",
+			Title: "Sliding window", Short: "Sliding window", Summary: "Two counters; the older one fades.",
+			Use:    "much like the sliding log, for a large N",
+			Bound:  "rate · (1 + s / period) in any span s up to a period",
+			Denied: "allowed again one by one, as the old window counts less",
 		},
 		headgate.LeakyBucket: {
-			Title: "Leaky bucket", Summary: "A queue: admits requests and returns a delay for each.",
-			Bound: "evenly spaced, after the delays",
+			Title: "Leaky bucket", Short: "Leaky bucket", Summary: "Queues requests, releases them evenly.",
+			Use:    "requests that you send, to a receiver that must not see bursts",
+			Bound:  "evenly spaced, after the delays",
+			Denied: "delayed first; denied only when the queue is full",
 		},
 	}
 	var all []words
 	for _, a := range algo.All() {
 		w, ok := said[a.Name]
-		if !ok {
-			w = words{Title: string(a.Name), Summary: summaryOfRefill[a.Name.Refill()]}
+		if ok {
+			w.Memory = cmp.Or(w.Memory, "38 bytes")
+		} else {
+			w = words{Title: string(a.Name), Short: string(a.Name), Summary: summaryOfRefill[a.Name.Refill()]}
 		}
 		w.Name = a.Name
 		all = append(all, w)

@@ -67,9 +67,23 @@ type look struct {
 	dark, phone, lessMove bool
 }
 
-// open starts Chromium with a new profile and opens url. scripts/setup installs
-// Chromium.
+// open starts Chromium with a new profile and opens url, without the scenario that
+// starts on load. scripts/setup installs Chromium.
 func open(t testing.TB, url string, l look) *chrome {
+	t.Helper()
+	b := start(t, l)
+	b.visit(t, url+"#n=20")
+	return b
+}
+
+// visit loads a page and waits until it is connected.
+func (b *chrome) visit(t testing.TB, url string) {
+	t.Helper()
+	b.do(t, chromedp.Navigate(url), chromedp.WaitEnabled(chromedp.CSS("#one")))
+}
+
+// start starts Chromium with a new profile.
+func start(t testing.TB, l look) *chrome {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -91,7 +105,6 @@ func open(t testing.TB, url string, l look) *chrome {
 		t.Fatal(err)
 	}
 	b.hold(t, l)
-	b.do(t, chromedp.Navigate(url), chromedp.WaitEnabled(chromedp.CSS("#one")))
 	return b
 }
 

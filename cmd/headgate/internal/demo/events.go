@@ -26,6 +26,7 @@ type pageState struct {
 	Tracks   []string                        `json:"tracks"` // names of the tracks
 	Playing  string                          `json:"playing"`
 	Note     string                          `json:"note"`
+	Result   string                          `json:"result"`  // what the last scenario showed; empty if there is none
 	SpanUS   int64                           `json:"span_us"` // time span of the charts, in µs
 	Code     map[headgate.Algorithm]snippets `json:"code"`
 }
@@ -99,7 +100,7 @@ func (h *Handler) pageState(s *session) (pageState, int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := pageState{
-		Session: s.id, Settings: s.stage.settings, Playing: s.playing, Note: s.note,
+		Session: s.id, Settings: s.stage.settings, Playing: s.playing, Note: s.note, Result: s.result,
 		SpanUS: s.stage.settings.span().Microseconds(),
 		Code:   make(map[headgate.Algorithm]snippets),
 	}
@@ -147,6 +148,7 @@ func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 type kept struct {
 	Settings Settings    `json:"settings"`
 	Playing  string      `json:"playing"`
+	Result   string      `json:"result"`
 	Epoch    int         `json:"epoch"`
 	Sent     int64       `json:"sent"`
 	Tracks   []keptTrack `json:"tracks"`
@@ -163,6 +165,7 @@ type keptGate struct {
 	Allowed   int64              `json:"allowed"`
 	Denied    int64              `json:"denied"`
 	Undecided int64              `json:"undecided"`
+	Most      int64              `json:"most"`
 	Last      *answer            `json:"last"`
 }
 
@@ -170,7 +173,7 @@ func (s *session) snapshot() kept {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := &s.journal
-	k := kept{Settings: s.stage.settings, Playing: s.playing, Epoch: j.epoch, Sent: j.seq, Rows: j.table(s.stage)}
+	k := kept{Settings: s.stage.settings, Playing: s.playing, Result: s.result, Epoch: j.epoch, Sent: j.seq, Rows: j.table(s.stage)}
 	for i, t := range s.stage.tracks {
 		kt := keptTrack{Name: t.name}
 		for g, a := range algorithms() {
@@ -179,7 +182,7 @@ func (s *session) snapshot() kept {
 			if last != nil {
 				last.Fields = s.stage.settings.fields(a, c.last)
 			}
-			kt.Gates = append(kt.Gates, keptGate{a, c.allowed, c.denied, c.undecided, last})
+			kt.Gates = append(kt.Gates, keptGate{a, c.allowed, c.denied, c.undecided, c.peak.most, last})
 		}
 		k.Tracks = append(k.Tracks, kt)
 	}

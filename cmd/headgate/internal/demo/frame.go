@@ -29,6 +29,7 @@ type gateFrame struct {
 	Allowed   int64   `json:"allowed"`
 	Denied    int64   `json:"denied"`
 	Undecided int64   `json:"undecided"`
+	Most      int64   `json:"most"`            // most units that proceeded within any one period
 	Levels    []level `json:"levels"`          // one level for each state
 	Marks     []mark  `json:"marks,omitempty"` // marks since the last frame, in the format of mark
 	Outs      []int64 `json:"outs,omitempty"`  // times at which delayed requests can proceed
@@ -87,6 +88,7 @@ type camera struct {
 func (c *camera) frame(ctx context.Context) frame {
 	st, epoch := c.s.currentWithEpoch()
 	c.findEdge(ctx, st)
+	peeked := time.Now()
 	levels := st.levels(ctx)
 	now := time.Now()
 	f := frame{T: c.s.since()}
@@ -104,7 +106,7 @@ func (c *camera) frame(ctx context.Context) frame {
 	f.Rate = c.measure(now, j.seq)
 	if epoch == j.epoch { // otherwise the levels are those of the previous layout
 		for i := range j.tallies {
-			f.Tracks = append(f.Tracks, trackFrame{j.gates(i, levels[i], c.s.stage)})
+			f.Tracks = append(f.Tracks, trackFrame{j.gates(i, levels[i], peeked, c.s.stage)})
 		}
 	}
 	f.Rows = c.rows(now)
@@ -162,18 +164,22 @@ func (j *journal) table(st *stage) []rowFrame {
 }
 
 // gates returns the frames for all algorithms of a track, and removes the returned
-// marks and results from the journal, because they are sent only once.
-func (j *journal) gates(track int, levels [][]level, st *stage) []gateFrame {
+// marks and results from the journal, because they are sent only once. A decision after
+// the time peeked is newer than the levels.
+func (j *journal) gates(track int, levels [][]level, peeked time.Time, st *stage) []gateFrame {
 	var frames []gateFrame
 	for i := range j.tallies[track] {
 		c := &j.tallies[track][i]
 		f := gateFrame{
-			Allowed: c.allowed, Denied: c.denied, Undecided: c.undecided,
+			Allowed: c.allowed, Denied: c.denied, Undecided: c.undecided, Most: c.peak.most,
 			Levels: levels[i], Marks: c.marks, Outs: c.outs,
 		}
 		if c.changed {
 			f.Last = c.last.answer()
 			f.Last.Fields = st.settings.fields(algorithms()[i], c.last)
+			if d := c.last.decision; c.last.err == nil && len(f.Levels) == 1 && c.last.at.After(peeked) {
+				f.Levels[0].Remaining, f.Levels[0].Limit = d.Remaining, d.Limit
+			}
 		}
 		c.marks, c.outs, c.changed = nil, nil, false
 		frames = append(frames, f)

@@ -31,17 +31,22 @@ type tally struct {
 	outs                       []int64 // times at which delayed requests can proceed, in µs since the session began
 	last                       outcome
 	changed                    bool // whether there is a result that was not sent in a frame
+	peak                       peak
 }
 
-// mark counts the decisions in an interval of the length markWidth. Its elements are
-// the start of the interval in µs since the session began, and the numbers of allowed,
-// denied and undecided requests.
-type mark [4]int64
+// mark counts the decisions in an interval of at most the length markWidth. Its elements
+// are the time of the first decision in µs since the session began, the numbers of
+// allowed, denied and undecided requests, and the lowest and the highest number of
+// remaining units. The last two are -1 if they are unknown.
+type mark [6]int64
 
 // outcome is the result of one request with one algorithm.
 type outcome struct {
-	seq      int64 // number of the request; 0 if there is no outcome
-	at       time.Time
+	seq      int64     // number of the request; 0 if there is no outcome
+	asked    time.Time // before the decision
+	at       time.Time // after the decision
+	cost     int64
+	period   time.Duration
 	decision headgate.Decision
 	err      error
 }
@@ -89,6 +94,7 @@ func (j *journal) record(track, gate int, t int64, o outcome) {
 	case o.decision.Allowed:
 		c.allowed++
 		m[1]++
+		c.proceeds(t, o)
 		if o.decision.Delay > 0 && len(c.outs) < maxOuts {
 			c.outs = append(c.outs, t+o.decision.Delay.Microseconds())
 		}
@@ -101,13 +107,29 @@ func (j *journal) record(track, gate int, t int64, o outcome) {
 	}
 }
 
+// level adds the remaining units after a decision to the newest mark.
+func (c *tally) level(remaining int64) {
+	m := &c.marks[len(c.marks)-1]
+	if m[4] < 0 {
+		m[4], m[5] = remaining, remaining
+	}
+	m[4], m[5] = min(m[4], remaining), max(m[5], remaining)
+}
+
+// proceeds adds an allowed request to the peak. The parameter t is the time after the
+// decision in µs since the session began.
+func (c *tally) proceeds(t int64, o outcome) {
+	delay := o.decision.Delay.Microseconds()
+	from := t - o.at.Sub(o.asked).Microseconds() - 1 // rounded down
+	c.peak.add(o.period, from+delay, t+delay, o.cost)
+}
+
 // mark returns the mark for the time t. It adds a new mark, unless the last mark covers
 // t or the maximum number of marks exists. In these cases it returns the last mark.
 func (c *tally) mark(t int64) *mark {
-	begin := t - t%markWidth.Microseconds()
 	n := len(c.marks)
-	if n == 0 || c.marks[n-1][0] < begin && n < maxMarks {
-		c.marks = append(c.marks, mark{begin})
+	if n == 0 || t-c.marks[n-1][0] >= markWidth.Microseconds() && n < maxMarks {
+		c.marks = append(c.marks, mark{t, 0, 0, 0, -1, -1})
 		n++
 	}
 	return &c.marks[n-1]

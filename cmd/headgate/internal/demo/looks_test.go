@@ -83,7 +83,7 @@ func (v visitor) testStoreUnavailable(t *testing.T, s *served) {
 	v.send(t, "#one", 1)
 	_, page := v.mustAgree(t, "a request without a store")
 	for _, panel := range page.Panels {
-		if panel.Verdict != "503 Service Unavailable" || !strings.Contains(panel.Counts[0].Text, "○ 1 undecided") {
+		if panel.Verdict != "503 Service Unavailable" || !strings.Contains(panel.Counts[0].Text, "1 undecided") {
 			t.Errorf("%s without a store: got %+v want one undecided", panel.Algorithm, panel)
 		}
 	}
@@ -234,6 +234,7 @@ func (v visitor) testCode(t *testing.T) {
 		}
 	}
 	for _, a := range order {
+		v.click(t, fmt.Sprintf("[data-pick=%s]", a))
 		v.click(t, fmt.Sprintf("[data-code=%s]", a))
 		for _, kind := range []string{"go", "yaml", "curl"} {
 			eval[bool](t, v.chrome, fmt.Sprintf(awaitCopied, kind))
@@ -304,14 +305,14 @@ func (v visitor) testKeyboard(t *testing.T) {
 		v.do(t, chromedp.KeyEvent(kb.Tab))
 		order = append(order, eval[string](t, v.chrome, `(() => {
 			const e = document.activeElement, s = getComputedStyle(e);
-			return (e.id || e.dataset.scenario || e.dataset.code) +
+			return (e.id || e.dataset.scenario || e.dataset.pick || e.className) +
 				(s.outlineStyle === 'none' && s.outlineWidth !== '0px' ? ' without a ring' : '');
 		})()`))
 	}
 	want := []string{
-		"theme", "one", "burst", "stream", "stop", "reset", "n", "rate-stream", "rate-slider",
-		"rate", "period", "capacity", "queue", "cost", "key", "dialect", "edge", "pause", "servers", "patience", "hot",
-		"token_bucket", "token_bucket_interval", "fixed_window", "sliding_log", "sliding_window",
+		"docs", "theme", "one", "burst", "stream", "reset", "n", "rate-stream", "rate-slider", "preset",
+		"rate", "period", "capacity", "queue", "cost", "key", "dialect", "edge", "pause", "servers", "patience", "hot", "pause",
+		"token_bucket", "token_bucket_interval", "fixed_window",
 	}
 	if !slices.Equal(order, want) {
 		t.Errorf("the tab key goes\n%v want\n%v", order, want)
@@ -349,8 +350,8 @@ func (v visitor) testNames(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"button Send one", "button Burst of 12", "button Code for Leaky bucket", "spinbutton Rate", "combobox Header fields", "textbox Key",
-		"slider Stream, from 0.1 to 10,000 per second",
+		"button Send one", "button Burst of 12", "button Code for Fixed window", "spinbutton Limit", "combobox Header fields", "textbox Key",
+		"slider Stream, from 0.1 to 10,000 per second", "combobox Example of a limit",
 	} {
 		if seen[want] != 1 {
 			t.Errorf("%q is there %d times want once; there are %v", want, seen[want], seen)

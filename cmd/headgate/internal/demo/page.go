@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"path"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 // web contains all files that a browser loads. They are served as they are, without a
@@ -27,10 +29,33 @@ type view struct {
 	Words     []words
 	Scenarios []scenario
 	Dialects  []choice
+	Presets   []preset
 	Glance    []glance
 	At        Settings // limit in the table without scripts
 	Tracks    []int    // indexes of the tracks; their number is the maximum number of tracks
 	Most      map[string]any
+	Docs      string             // URL of the documentation
+	Chosen    headgate.Algorithm // panel that is chosen first: the first scenario is about it
+}
+
+// docsURL is the URL of the documentation.
+const docsURL = "https://github.com/headgate/headgate/blob/main/docs"
+
+// preset is a limit that the page offers as an example.
+type preset struct {
+	Label                             string
+	Rate, Seconds, Burst, Queue, Cost int64
+}
+
+func presets() []preset {
+	return []preset{
+		{"This demo: 10 per 4 s", 10, 4, 20, 9, 1},
+		{"API: 100 per s, burst 200", 100, 1, 200, 99, 1},
+		{"GitHub: 5,000 per hour", 5000, 3600, 5000, 4999, 1},
+		{"Login: 5 per 15 min", 5, 900, 5, 4, 1},
+		{"LLM: 10,000 tokens per min, 800 each", 10_000, 60, 10_000, 9999, 800},
+		{"SMS: 3 per min", 3, 60, 3, 2, 1},
+	}
 }
 
 // choice is an option in a selection list of the page.
@@ -46,7 +71,7 @@ func (h *Handler) page() (http.Handler, error) {
 	var text bytes.Buffer
 	err = t.Execute(&text, view{
 		Store: h.opts.Store, Settings: defaultSettings(), Words: descriptions(), Scenarios: scenarios(),
-		Dialects: dialectChoices(), Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
+		Dialects: dialectChoices(), Presets: presets(), Docs: docsURL, Chosen: scenarios()[0].Look[0], Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
 		Most: map[string]any{"Burst": maxBurst, "Rate": maxStreamRate, "Units": maxUnits, "PeriodS": maxPeriodMS / 1000},
 	})
 	if err != nil {
@@ -58,7 +83,7 @@ func (h *Handler) page() (http.Handler, error) {
 func dialectChoices() []choice {
 	says := map[string]string{
 		"ietf": "IETF draft 11", "draft-07": "IETF draft 7", "draft-06": "IETF draft 6", "draft-03": "IETF draft 3",
-		"x-ratelimit": "X-RateLimit, reset from now", "x-ratelimit-epoch": "X-RateLimit, reset since 1970",
+		"x-ratelimit": "X-RateLimit (seconds)", "x-ratelimit-epoch": "X-RateLimit (Unix time)",
 		"github": "GitHub", "off": "none",
 	}
 	var all []choice

@@ -28,8 +28,8 @@ func TestPictures(t *testing.T) {
 		name  string
 		looks look
 	}{
-		{"demo-light", look{width: 1440, height: 1380}},
-		{"demo-dark", look{width: 1440, height: 1380, dark: true}},
+		{"demo-light", look{width: 1440, height: 920}},
+		{"demo-dark", look{width: 1440, height: 920, dark: true}},
 	} {
 		b := open(t, serve(t, demo.Options{}).URL, p.looks)
 		b.click(t, "[data-scenario="+*scenario+"]")

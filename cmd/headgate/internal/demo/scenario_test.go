@@ -1,6 +1,7 @@
 package demo_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -35,8 +36,17 @@ func TestScenarios(t *testing.T) {
 		// On a busy machine some of the first ten requests arrive too late: the
 		// scenario is then repeated.
 		for deadline := time.Now().Add(deadline); ; {
-			gates := play(t, url, "edge", 20).by(0)
+			p := newTab(t, url)
+			p.mustAct(t, map[string]any{"do": "scenario", "scenario": "edge"})
+			s := p.until(t, "a result", func(s state) bool { return s.Result != "" })
+			gates := s.by(0)
 			log, window := gates["sliding_log"].Allowed, gates["fixed_window"].Allowed
+			if most := gates["sliding_log"].Most; most > 10 {
+				t.Errorf("the sliding log: got %d in one period want at most 10", most)
+			}
+			if headline := "Fixed window allowed 20 requests within 4 s: twice the limit of 10.\n"; window == 20 && !strings.HasPrefix(s.Result, headline) {
+				t.Errorf("the result: got %q want %q", s.Result, headline)
+			}
 			if log == 10 && window >= 15 {
 				return
 			}

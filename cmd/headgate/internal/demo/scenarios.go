@@ -25,41 +25,39 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{
-			Name: "edge", Title: "End of a window", Look: []headgate.Algorithm{headgate.FixedWindow},
-			Watch: "Ten requests arrive just before a window ends and ten just after. The fixed window allows all twenty: twice its " +
-				"rate in a second and a half. The sliding log allows ten in any four seconds; the sliding window allows a few " +
-				"more, as the weight of the previous window decreases.",
+			Name: "edge", Title: "Burst at a window boundary", Look: []headgate.Algorithm{headgate.FixedWindow},
+			Watch: "The limit is 10 in 4 s. Ten requests arrive just before a window ends and ten just after. The fixed window " +
+				"starts again from zero and allows all of them.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			play: playEdge,
 		},
 		{
-			Name: "pause", Title: "After a pause", Look: []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval},
-			Watch: "A busy client pauses for eight seconds and then sends thirty requests simultaneously. The buckets have refilled " +
-				"and allow a burst of twenty. Windows allow ten. The leaky bucket admits what fits into its queue, with " +
-				"delays.",
+			Name: "pause", Title: "Burst after a pause", Look: []headgate.Algorithm{headgate.TokenBucket, headgate.TokenBucketInterval},
+			Watch: "A client pauses for eight seconds and then sends thirty requests simultaneously. Buckets have saved up a burst " +
+				"of twenty. Windows allow ten. The leaky bucket queues ten and releases them one by one.",
 			set:  func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 20, 9, 1 },
 			play: playPause,
 		},
 		{
 			Name: "servers", Title: "Two servers",
-			Watch: "Above, the same requests alternate between two servers that share one store; below, between two servers with a " +
-				"store each. The separate servers allow twice the limit, because neither counts the requests of the other.",
+			Watch: "Requests alternate between two servers. In the upper half of each chart they share one store; in the lower half " +
+				"each has its own, so neither counts the requests of the other.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 5000, 10, 9, 1 },
 			layout: layServers,
 			play:   playServers,
 		},
 		{
-			Name: "patience", Title: "Retry-After: patient or hasty",
-			Watch: "Both clients have the same limit. The patient client waits for Retry-After and is never denied; the hasty client " +
-				"retries ten times a second. Retrying early gains nothing: compare the allowed requests.",
+			Name: "patience", Title: "Retry-After",
+			Watch: "Two clients with the same limit. The patient client waits for Retry-After and is never denied; the hasty client " +
+				"retries ten times a second. In most algorithms retrying early gains nothing.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 5, 4000, 5, 4, 1 },
 			layout: layClients("/patient", "patient", "/hasty", "hasty"),
 			play:   playPatience,
 		},
 		{
 			Name: "hot", Title: "A hot key",
-			Watch: "One key gets two hundred requests per second, another key a few. The other key is never denied, because each key " +
-				"has its own budget and the store is not busy.",
+			Watch: "One key gets two hundred requests a second, another key a few. The other key is never denied, because every " +
+				"key has its own budget.",
 			set:    func(c *Settings) { c.Rate, c.PeriodMS, c.Burst, c.Queue, c.Cost = 10, 4000, 10, 9, 1 },
 			layout: layClients("/hot", "hot key", "/other", "other key"),
 			play:   playHot,
@@ -75,6 +73,9 @@ func (s *session) perform(name string) error {
 		}
 		s.stopBackground()
 		settings := s.current().settings
+		if s.saved == nil {
+			s.saved = new(settings)
+		}
 		c.set(&settings)
 		l, owned := plainLayout(s.store), []headgate.Store(nil)
 		if c.layout != nil {
@@ -136,35 +137,34 @@ const (
 	edgePause = 60 * time.Millisecond
 )
 
-// playEdge sends requests around the ends of three real windows, and nothing in the
-// window between two of them.
+// playEdge sends requests around the end of a real window.
 func playEdge(ctx context.Context, p *player) {
-	for range 3 {
-		st := p.s.current()
-		edge, err := st.nextEdge(ctx)
-		if err != nil {
-			p.note("the store does not respond")
-			return
-		}
-		period := time.Duration(st.settings.PeriodMS) * time.Millisecond
-		if time.Until(edge) < edgeLead+100*time.Millisecond {
-			edge = edge.Add(period)
-		}
-		p.note("waiting for the end of the window")
-		if !sleepUntil(ctx, edge.Add(-edgeLead)) {
-			return
-		}
-		p.note("ten before the end of the window, ten after it")
-		p.spread(ctx, 0, 10, edgePause)
-		if !sleepUntil(ctx, edge.Add(edgeLead/4)) {
-			return
-		}
-		p.spread(ctx, 0, 10, edgePause)
-		p.note("idle, until all windows are empty")
-		if !sleepUntil(ctx, edge.Add(2*period)) {
-			return
-		}
+	st := p.s.current()
+	edge, err := st.nextEdge(ctx)
+	if err != nil {
+		p.note("the store does not respond")
+		return
 	}
+	period := st.settings.period()
+	if time.Until(edge) < edgeLead+100*time.Millisecond {
+		edge = edge.Add(period)
+	}
+	p.note("waiting for the window boundary")
+	if !sleepUntil(ctx, edge.Add(-edgeLead)) {
+		return
+	}
+	p.note("10 before the boundary")
+	p.spread(ctx, 0, 10, edgePause)
+	p.note("10 after the boundary")
+	if !sleepUntil(ctx, edge.Add(edgeLead/4)) {
+		return
+	}
+	p.spread(ctx, 0, 10, edgePause)
+	if ctx.Err() == nil {
+		p.conclude(mostResult(st.settings))
+	}
+	p.note("waiting for every limiter to refill")
+	sleepUntil(ctx, edge.Add(period+edgeLead/2))
 }
 
 // nextEdge returns the end of the current window, which depends on the store's clock,
@@ -183,25 +183,27 @@ func (st *stage) nextEdge(ctx context.Context) (time.Time, error) {
 }
 
 func playPause(ctx context.Context, p *player) {
-	for range 2 {
-		p.note("busy: 5/s")
-		p.spread(ctx, 0, 20, 200*time.Millisecond)
-		p.note("pause")
-		if !p.after(ctx, 8*time.Second) {
-			return
-		}
-		p.note("thirty requests simultaneously")
-		p.spread(ctx, 0, 30, 4*time.Millisecond)
-		if !p.after(ctx, 3*time.Second) {
-			return
-		}
+	p.note("5 requests/s")
+	p.spread(ctx, 0, 10, 200*time.Millisecond)
+	p.note("pause")
+	if !p.after(ctx, 8*time.Second) {
+		return
 	}
+	p.s.mu.Lock()
+	before := p.s.journal.counts(0, func(c *tally) int64 { return c.allowed })
+	p.s.mu.Unlock()
+	const burst = 30
+	p.note("30 requests simultaneously")
+	p.s.send(p.s.ctx, 0, burst)
+	p.conclude(burstResult(burst, before))
+	p.after(ctx, 4*time.Second)
 }
 
 func playServers(ctx context.Context, p *player) {
-	p.note("8/s, alternating between the servers")
+	p.note("8 requests/s, alternating between two servers")
+	defer p.conclude(serversResult)
 	begin := time.Now()
-	for i := range 160 {
+	for i := range 120 {
 		if !sleepUntil(ctx, begin.Add(time.Duration(i)*time.Second/8)) {
 			return
 		}
@@ -211,10 +213,11 @@ func playServers(ctx context.Context, p *player) {
 }
 
 func playHot(ctx context.Context, p *player) {
-	p.note("200/s on one key, 1.25/s on the other")
-	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	p.note("200 requests/s on one key, 1.25/s on the other")
+	defer p.conclude(clientsResult("Hot key", "Other key"))
+	ctx, stop := context.WithTimeout(ctx, 15*time.Second)
 	defer stop()
-	other := inBackground(func() { p.spread(ctx, 1, 25, 800*time.Millisecond) })
+	other := inBackground(func() { p.spread(ctx, 1, 19, 800*time.Millisecond) })
 	p.s.steady(ctx, 0, 200)
 	<-other
 }
@@ -222,8 +225,9 @@ func playHot(ctx context.Context, p *player) {
 // playPatience runs a separate patient client for each algorithm, because the time
 // until a retry depends on the algorithm.
 func playPatience(ctx context.Context, p *player) {
-	p.note("the hasty client retries at 10/s")
-	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
+	p.note("the hasty client retries 10 times a second")
+	defer p.conclude(clientsResult("Patient client", "Hasty client"))
+	ctx, stop := context.WithTimeout(ctx, 15*time.Second)
 	defer stop()
 	var patient []<-chan struct{}
 	for gate := range algorithms() {

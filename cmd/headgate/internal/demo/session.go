@@ -20,10 +20,11 @@ type session struct {
 	ctx    context.Context // ends with the event stream
 	end    context.CancelFunc
 
-	acting     sync.Mutex         // held by the action in progress; guards background, layout and owned
+	acting     sync.Mutex         // held by the action in progress; guards the following fields
 	background *backgroundTraffic // nil if there is no background traffic
 	layout     layout
 	owned      []headgate.Store // stores that were created for the layout
+	saved      *Settings        // the user's settings while those of a scenario apply; otherwise nil
 
 	mu              sync.Mutex // guards the following fields
 	stage           *stage
@@ -32,6 +33,7 @@ type session struct {
 	stateVersion    int       // incremented when settings, layout or background traffic change
 	playing         string    // name of a scenario, or “stream”; empty without background traffic
 	note            string    // what the scenario is currently doing
+	result          string    // what the last scenario showed; empty if there is none
 	journal         journal
 }
 
@@ -105,6 +107,7 @@ func (s *session) setStage(st *stage, afresh bool) {
 	s.stage = st
 	s.stateVersion++
 	if afresh {
+		s.result = ""
 		s.journal.clear(st)
 	}
 }
@@ -124,11 +127,30 @@ func (s *session) disown() {
 	s.owned = nil
 }
 
-// restoreLayout changes the layout back to one track if a scenario has left several.
+// leavesScenario reports whether the page shows a scenario: its tracks or its settings.
+// The caller holds s.acting.
+func (s *session) leavesScenario() bool { return s.saved != nil || len(s.current().tracks) > 1 }
+
+// restoreLayout changes the layout back to one track and the settings back to those of
+// the user, if a scenario has changed them. The key is then unused again. The caller
+// holds s.acting, and no background traffic may be running.
 func (s *session) restoreLayout() {
-	if st := s.current(); len(st.tracks) > 1 {
-		s.setLayout(plainLayout(s.store), st.settings)
+	if !s.leavesScenario() {
+		return
 	}
+	s.setLayout(plainLayout(s.store), s.userSettings())
+	// The error is ignored, because the first decision shows that the store is
+	// unavailable.
+	_ = s.current().reset(s.ctx)
+}
+
+// userSettings returns the settings of the user and forgets those of a scenario.
+func (s *session) userSettings() Settings {
+	settings := s.current().settings
+	if s.saved != nil {
+		settings, s.saved = *s.saved, nil
+	}
+	return settings
 }
 
 // setPlaying sets the name and the note of the background traffic that the page

@@ -32,8 +32,12 @@ const (
 	maxKeyBytes = 128
 )
 
+func (s Settings) period() time.Duration { return time.Duration(s.PeriodMS) * time.Millisecond }
+
+// defaultSettings returns the settings of a new page. The buckets have a larger burst
+// than the rate, so that a burst shows how they differ from windows.
 func defaultSettings() Settings {
-	return Settings{Rate: 10, PeriodMS: 5000, Burst: 10, Queue: 9, Cost: 1, Dialect: httpfields.IETF}
+	return Settings{Rate: 10, PeriodMS: 4000, Burst: 20, Queue: 9, Cost: 1, Dialect: httpfields.IETF}
 }
 
 // dialects returns the dialects that the page offers, in the order of the page.
@@ -78,7 +82,7 @@ func seconds(ms int64) string { return strconv.FormatFloat(float64(ms)/1000, 'f'
 // limit returns the settings as a limit for one algorithm. It sets only the fields that
 // the algorithm uses.
 func (s Settings) limit(a headgate.Algorithm) headgate.Limit {
-	l := headgate.Limit{Rate: s.Rate, Period: time.Duration(s.PeriodMS) * time.Millisecond}
+	l := headgate.Limit{Rate: s.Rate, Period: s.period()}
 	switch {
 	case a.Queues() && s.Queue == 0:
 		l.Burst = 1
@@ -99,7 +103,7 @@ func (s Settings) policy(a headgate.Algorithm) headgate.Policy {
 // span returns the time span of the charts: three periods, but at least 6 s and at most
 // 1 min.
 func (s Settings) span() time.Duration {
-	return min(max(3*time.Duration(s.PeriodMS)*time.Millisecond, 6*time.Second), time.Minute)
+	return min(max(3*s.period(), 6*time.Second), time.Minute)
 }
 
 // policyName is the name of the page's policy. It is also part of the keys in the

@@ -8,10 +8,11 @@ import (
 // shown is the visible content of the page.
 type shown struct {
 	Sent   int64
+	Result string
 	Panels []struct {
 		Algorithm string
 		Seq       int64
-		Counts    []struct{ Allowed, Denied, Undecided, Text string }
+		Counts    []struct{ Allowed, Denied, Undecided, Most, Text string }
 		Facts     map[string]string
 		Verdict   string
 		Fields    string
@@ -21,16 +22,18 @@ type shown struct {
 
 const readPage = `(() => ({
 	sent: Number(document.documentElement.dataset.sent),
-	panels: [...document.querySelectorAll('.panel')].map((p) => ({
+	result: document.getElementById('headline').textContent + '\n' + document.getElementById('details').textContent,
+	panels: [...document.querySelectorAll('.panel')].map((p) => [p, document.querySelector('.last[data-of=' + p.dataset.algorithm + ']')]).map(([p, last]) => ({
 		algorithm: p.dataset.algorithm,
-		seq: Number(p.dataset.seq ?? 0),
+		seq: Number(last.dataset.seq ?? 0),
 		counts: [...p.querySelectorAll('.count:not([hidden])')].map((c) => ({
 			...Object.fromEntries([...c.querySelectorAll('[data-count]')].map((b) => [b.dataset.count, b.textContent])),
+			most: c.querySelector('.peak b').textContent,
 			text: c.innerText,
 		})),
-		facts: Object.fromEntries([...p.querySelectorAll('[data-fact]')].map((f) => [f.dataset.fact, f.dataset.value ?? ''])),
-		verdict: p.querySelector('.verdict b').textContent,
-		fields: p.querySelector('.fields').textContent,
+		facts: Object.fromEntries([...last.querySelectorAll('[data-fact]')].map((f) => [f.dataset.fact, f.dataset.value ?? ''])),
+		verdict: last.querySelector('.verdict b').textContent,
+		fields: last.querySelector('.fields').textContent,
 	})),
 	rows: [...document.querySelectorAll('#requests tbody tr')].map((r) => [...r.cells].map((c) => c.textContent)),
 }))()`
@@ -42,6 +45,9 @@ func difference(kept state, page shown) string {
 	if newest := strings.ReplaceAll(page.Rows[0][0], ",", ""); len(kept.Rows) > 0 && newest != fmt.Sprint(kept.Rows[0].Seq) {
 		return fmt.Sprintf("the table begins with request %s want %d", newest, kept.Rows[0].Seq)
 	}
+	if got := strings.TrimSuffix(page.Result, "\n"); got != strings.TrimSuffix(kept.Result, "\n") {
+		return fmt.Sprintf("the result is %q want %q", got, kept.Result)
+	}
 	for i, panel := range page.Panels {
 		if len(panel.Counts) != len(kept.Tracks) {
 			return fmt.Sprintf("%s has %d tracks want %d", panel.Algorithm, len(panel.Counts), len(kept.Tracks))
@@ -50,8 +56,8 @@ func difference(kept state, page shown) string {
 		for k, track := range kept.Tracks {
 			g := track.Gates[i]
 			c := panel.Counts[k]
-			got := panel.Algorithm + strings.ReplaceAll(c.Allowed+"/"+c.Denied+"/"+c.Undecided, ",", "")
-			if want := fmt.Sprintf("%s%d/%d/%d", g.Algorithm, g.Allowed, g.Denied, g.Undecided); got != want {
+			got := panel.Algorithm + strings.ReplaceAll(c.Allowed+"/"+c.Denied+"/"+c.Undecided+"/"+c.Most, ",", "")
+			if want := fmt.Sprintf("%s%d/%d/%d/%d", g.Algorithm, g.Allowed, g.Denied, g.Undecided, g.Most); got != want {
 				return fmt.Sprintf("counts: got %s want %s", got, want)
 			}
 			if g.Last != nil && (last == nil || g.Last.Seq > last.Seq) {
@@ -67,7 +73,7 @@ func difference(kept state, page shown) string {
 
 func panelDifference(seq int64, facts map[string]string, verdict, fields string, last *answer) string {
 	if last == nil {
-		if verdict != "no answer yet" {
+		if verdict != "no requests yet" {
 			return "an answer is shown that there was not: " + verdict
 		}
 		return ""

@@ -34,6 +34,7 @@ type pageState struct {
 type gateState struct {
 	Algorithm                  string
 	Allowed, Denied, Undecided int64
+	Most                       int64
 	Last                       *answer
 }
 
@@ -53,6 +54,7 @@ type answer struct {
 type state struct {
 	Settings demo.Settings
 	Playing  string
+	Result   string
 	Epoch    int
 	Sent     int64
 	Tracks   []struct {

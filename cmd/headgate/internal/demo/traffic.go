@@ -37,7 +37,7 @@ func (s *session) send(ctx context.Context, track, n int) {
 func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64) outcome {
 	t := &st.tracks[track]
 	g := t.gates[gate]
-	o := outcome{seq: seq}
+	o := outcome{seq: seq, asked: time.Now(), cost: st.settings.Cost, period: st.settings.period()}
 	if g.refused != "" {
 		return o
 	}
@@ -49,6 +49,9 @@ func (s *session) ask(ctx context.Context, st *stage, track, gate int, seq int64
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.journal.record(track, gate, o.at.Sub(s.opened).Microseconds(), o)
+	if len(g.states) == 1 && o.err == nil {
+		s.journal.tallies[track][gate].level(o.decision.Remaining)
+	}
 	return o
 }
 

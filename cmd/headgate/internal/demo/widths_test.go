@@ -86,14 +86,14 @@ const faultsOfLayout = `(style) => {
 	const sheet = new CSSStyleSheet();
 	sheet.replaceSync('body, body * {' + style + '}');
 	document.adoptedStyleSheets = [sheet];
-	const long = { link: 'rejected: too many open pages? retrying', unit: '1 mark = up to 500,000 requests',
-		sent: '36,000,000', speed: '10,000', 'label-rate': '10,000', 'label-n': '1,000' };
+	const long = { link: 'rejected: too many open pages? retrying', unit: 'bars: up to 5,000 requests in 0.24 s',
+		note: 'waiting for the window boundary: 3.4 s', sent: '36,000,000', speed: '10,000', 'label-rate': '10,000', 'label-n': '1,000' };
 	const former = Object.keys(long).map((id) => [id, document.getElementById(id).textContent]);
 	for (const id in long) document.getElementById(id).textContent = long[id];
 	const faults = new Set();
 	const say = (what, e) => faults.add(what + ': ' + (e.id || e.className || e.tagName) + ' ' + (e.innerText ?? '').trim().slice(0, 24));
 	const seen = (e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('.hidden, .skip, .word');
-	const scrolls = (e) => e.matches('.scroll, .snippet pre');
+	const scrolls = (e) => e.matches('.scroll, .snippet pre, .pills');
 
 	const wider = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 	if (wider > 0) faults.add('the page is ' + wider + ' px too wide');

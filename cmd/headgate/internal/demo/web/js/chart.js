@@ -1,12 +1,12 @@
-// Draws a panel's chart: the remaining units over time, the requests below, and a gauge of the current level.
+// Draws a panel's chart: the remaining units over time, and the requests below.
 
+import { drawMarks } from './marks.js';
 import { whole } from './words.js';
 
-const DOT = 5.4; // px between marks
+const DOT = 5.4; // px between columns of marks
 const BEAT = 1.5e6; // µs without a frame after which the level is unknown
-const RIGHT = 62; // px for the gauge
 
-// inks are the colours of the page for a canvas.
+// inks are the colours and the text size of the page for a canvas.
 export function readInks() {
   const probe = document.createElement('i');
   document.body.append(probe);
@@ -16,124 +16,177 @@ export function readInks() {
     inks[name] = getComputedStyle(probe).color;
   }
   inks.font = getComputedStyle(document.body).fontFamily;
+  inks.text = Math.min(parseFloat(getComputedStyle(document.documentElement).fontSize) * 0.6875, 15);
   probe.remove();
   return inks;
 }
 
+// Chart draws one canvas. A small chart has no labels.
 export class Chart {
-  constructor(canvas) {
+  constructor(canvas, small = false) {
     this.canvas = canvas;
+    this.small = small;
     this.context = canvas.getContext('2d');
     this.width = this.height = 0;
+    this.visible = false;
+    this.drawn = '';
     new ResizeObserver(() => this.resize()).observe(canvas);
+    new IntersectionObserver(([entry]) => this.show(entry.isIntersecting)).observe(canvas);
     this.resize();
+  }
+
+  show(visible) {
+    this.visible = visible;
+    this.canvas.dispatchEvent(new Event('redraw', { bubbles: true }));
   }
 
   resize() {
     const ratio = Math.min(window.devicePixelRatio || 1, 2);
     const { width, height } = this.canvas.getBoundingClientRect();
     if (width === 0 || (width === this.width && height === this.height && ratio === this.ratio)) return;
-    Object.assign(this, { width, height, ratio });
+    Object.assign(this, { width, height, ratio, drawn: '' });
     this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
+    this.canvas.dispatchEvent(new Event('redraw', { bubbles: true }));
   }
 
-  get plot() { return Math.max(this.width - RIGHT, 60); }
-
-  // binWidth is the time span of a column of marks.
-  binWidth(span) { return span / Math.floor(this.plot / DOT); }
-
-  // rows is how many marks fit above and below the line.
-  rows(tracks) { return Math.max(Math.floor((this.bands(0, tracks).marks - 4) / 2 / DOT), 1); }
-
-  bands(i, tracks) {
-    const height = (this.height - 18) / tracks;
-    const level = Math.round(height * (tracks > 1 ? 0.46 : 0.4)); // leaves room for ten marks above and below the line
-    const top = 10 + i * height;
-    return { top, level: level - 6, marksTop: top + level, marks: height - level - 6 };
+  // binWidth is the time span of a column of marks: a whole share of the period, so that columns begin at window boundaries.
+  binWidth(span, period) {
+    const columns = Math.max(Math.floor((this.width || 240) / DOT), 12);
+    return period / Math.max(Math.round((period * columns) / span), 1);
   }
 
-  draw({ tracks, now, lastFrame, span, unit, edges, windowed, inks }) {
+  // bands returns the y coordinates of a track: the label, the level and the marks.
+  bands(i, tracks, text) {
+    const axis = this.small ? 0 : text + 5;
+    const label = this.small ? 2 : text + 4;
+    const height = (this.height - axis) / tracks;
+    const top = i * height + label;
+    const level = (height - label) * (tracks > 1 ? 0.36 : 0.38);
+    const gap = this.small ? 3 : 6;
+    return { label: top - 4, top, level, marks: top + level + gap, half: (height - label - level - gap - 3) / 2 };
+  }
+
+  // time returns the time at a horizontal position.
+  time(x, view) { return view.now - (1 - x / this.width) * view.span; }
+
+  // draw draws the chart if it is visible and differs from what it shows.
+  draw(view) {
+    const key = [view.now, view.cursor, view.tallest, view.edges.length, view.stopped, view.lastFrame > view.now, view.style,
+      view.tracks.map(({ history }) => history.version)].join();
+    if (!this.visible || this.width === 0 || key === this.drawn) return;
+    this.drawn = key;
     const c = this.context;
-    this.font = inks.font;
+    this.inks = view.inks;
     c.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     c.clearRect(0, 0, this.width, this.height);
-    const x = (t) => this.plot - ((now - t) / span) * this.plot;
-    c.save();
-    c.beginPath();
-    c.rect(0, 0, this.plot, this.height);
-    c.clip();
-    this.drawEdges(edges, x, windowed, inks);
-    tracks.forEach((track, i) => {
-      const band = this.bands(i, tracks.length);
-      this.drawLevels(track, band, x, Math.min(this.plot + 2, x(lastFrame + BEAT)), inks);
-      this.drawMarks(track.history, band, x, unit, inks);
-      this.drawOuts(track.history, band, x, inks);
-      if (tracks.length > 1) this.label(track.name, 3, band.top + 13, inks.muted, 11, 'left', 400, inks.card);
+    const x = (t) => this.width - ((view.now - t) / view.span) * this.width;
+    this.drawEdges(view, x);
+    view.tracks.forEach((track, i) => {
+      const band = this.bands(i, view.tracks.length, view.inks.text);
+      this.drawLevels(track, band, x, Math.min(this.width, x(view.lastFrame + BEAT)));
+      drawMarks(c, track.history, { ...band, x, width: this.width, tallest: view.tallest, inks: view.inks });
+      this.drawOuts(track.history, band, x);
+      if (!this.small) this.drawLabels(track, band, view);
     });
-    c.restore();
-    tracks.forEach((track, i) => this.drawVessel(track, this.bands(i, tracks.length), tracks.length, inks));
-    this.label(`−${Math.round(span / 1e6)} s`, 0, this.height - 3, inks.muted, 11, 'left');
-    this.label('now', this.plot, this.height - 3, inks.muted, 11, 'right');
+    if (!this.small) this.drawAxis(view, x);
   }
 
-  // label draws a text, with a halo over lines. A text that is too wide for the chart is compressed.
-  label(text, x, y, ink, size, align, weight = 400, halo = null) {
+  // label draws a text, with a halo over lines. A text that is too wide for its room is compressed.
+  label(text, x, y, ink, align, room = this.width, weight = 400) {
     const c = this.context;
-    const room = { left: this.width - x, right: x, center: 2 * Math.min(x, this.width - x) }[align];
-    c.font = `${weight} ${size}px ${this.font}`;
+    c.font = `${weight} ${this.inks.text}px ${this.inks.font}`;
     c.textAlign = align;
-    if (halo) {
-      c.strokeStyle = halo;
-      c.lineWidth = 4;
-      c.lineJoin = 'round';
-      c.strokeText(text, x, y, room);
-    }
+    c.strokeStyle = this.inks.card;
+    c.lineWidth = 4;
+    c.lineJoin = 'round';
+    c.strokeText(text, x, y, room);
     c.fillStyle = ink;
     c.fillText(text, x, y, room);
   }
 
-  drawEdges(edges, x, windowed, inks) {
+  drawLabels(track, band, { tracks, cursor, inks, lastFrame, now }) {
+    const { level, bin } = track.history.at(cursor ?? Math.max(now, lastFrame));
+    const several = track.history.levels.length > 1;
+    let text = level && !level.error ? `${whole(level.remaining)} of ${whole(level.limit)}` : '';
+    if (several) text = track.history.levels.map((points) => whole(points.at(-1).level.remaining)).join(' + ');
+    if (cursor !== null) text = `${text} left, ${whole(bin[0])} allowed, ${whole(bin[1])} denied`;
+    const name = tracks.length > 1 ? `${track.name}: budget` : 'budget left';
+    if (cursor === null) this.label(name, 0, band.label, inks.muted, 'left', this.width * 0.62);
+    this.label(text, this.width, band.label, cursor === null ? inks.muted : inks.ink, 'right', this.width * (cursor === null ? 0.36 : 1), 600);
+    if (tracks.length > 1 || band.half < inks.text + 4) return;
+    const middle = band.marks + band.half;
+    this.label('allowed', 0, middle - 5, inks.muted, 'left');
+    this.label('denied', 0, middle + inks.text + 2, inks.muted, 'left');
+  }
+
+  // drawAxis draws the times below the chart: one for each period.
+  drawAxis({ now, span, period, cursor, stopped, inks }, x) {
+    const y = this.height - 3;
+    const second = (us) => `−${Number((us / 1e6).toFixed(us < 1e6 ? 1 : 0))} s`;
+    if (cursor !== null) {
+      const c = this.context;
+      const at = Math.round(x(cursor)) + 0.5;
+      c.strokeStyle = inks.ink;
+      c.lineWidth = 1;
+      c.beginPath();
+      c.moveTo(at, inks.text + 4);
+      c.lineTo(at, this.height - inks.text - 5);
+      c.stroke();
+      const align = at < 40 ? 'left' : at > this.width - 40 ? 'right' : 'center';
+      this.label(`−${((now - cursor) / 1e6).toFixed(2)} s`, at, y, inks.ink, align, 80, 600);
+      return;
+    }
+    this.label(stopped || 'now', this.width, y, inks.muted, 'right');
+    this.label(second(span), 0, y, inks.muted, 'left');
+    const step = period * Math.max(Math.round(span / 3 / period), 1);
+    for (let us = step; us < span - step / 2; us += step) this.label(second(us), x(now - us), y, inks.muted, 'center');
+  }
+
+  drawEdges({ edges, windowed, inks }, x) {
     const c = this.context;
     c.strokeStyle = windowed ? inks.control : inks.line;
     c.lineWidth = 1;
-    c.setLineDash([3, 4]);
+    c.setLineDash([3, 3]);
     c.beginPath();
     for (const t of edges) {
       const at = Math.round(x(t)) + 0.5;
-      c.moveTo(at, 4);
-      c.lineTo(at, this.height - 16);
+      c.moveTo(at, this.small ? 0 : inks.text + 4);
+      c.lineTo(at, this.height - (this.small ? 0 : inks.text + 5));
     }
     c.stroke();
     c.setLineDash([]);
   }
 
   // drawLevels draws the level of each state up to end: the first as an area, others as lines.
-  drawLevels(track, band, x, end, inks) {
+  drawLevels(track, band, x, end) {
     const c = this.context;
     const bottom = band.top + band.level;
-    c.strokeStyle = inks.line;
+    c.strokeStyle = this.inks.line;
     c.lineWidth = 1;
     c.beginPath();
     for (const y of [band.top, bottom]) {
       c.moveTo(0, Math.round(y) + 0.5);
-      c.lineTo(this.plot, Math.round(y) + 0.5);
+      c.lineTo(this.width, Math.round(y) + 0.5);
     }
     c.stroke();
     const y = ({ remaining, limit }) => bottom - (limit ? Math.min(remaining / limit, 1) : 0) * band.level;
     track.history.levels.forEach((points, i) => {
       for (const stretch of known(points)) {
-        const corners = stretch.map((p) => [x(p.t), y(p.level)]);
-        if (stretch.at(-1) === points.at(-1)) corners.push([end, corners.at(-1)[1]]);
-        this.drawStretch(corners, i === 0 ? bottom : null, inks);
+        const first = stretch[0] === points[0] ? 0 : x(stretch[0].t); // before the page was opened, the key was unused
+        const corners = [[first, y(stretch[0].level)]];
+        for (const p of stretch.slice(1)) corners.push([x(p.t), corners.at(-1)[1]], [x(p.t), y(p.level)]);
+        const next = points[points.indexOf(stretch.at(-1)) + 1];
+        corners.push([next ? x(next.t) : Math.max(end, corners.at(-1)[0]), corners.at(-1)[1]]);
+        this.drawStretch(corners, i === 0 ? bottom : null);
       }
     });
-    const error = track.history.levels[0]?.at(-1)?.level.error;
-    if (error) this.label(error, this.plot - 4, bottom - 8, inks.muted, 11, 'right', 400, inks.card);
+    const last = track.history.levels[0]?.at(-1);
+    if (last?.level.error && !this.small) this.label(last.level.error, this.width - 4, bottom - 6, this.inks.muted, 'right');
   }
 
   // drawStretch draws a line and the area down to bottom; without bottom, a dashed line.
-  drawStretch(corners, bottom, inks) {
+  drawStretch(corners, bottom) {
     const c = this.context;
     const path = new Path2D();
     corners.forEach(([x, y], k) => path[k ? 'lineTo' : 'moveTo'](x, y));
@@ -141,56 +194,25 @@ export class Chart {
       const area = new Path2D(path);
       area.lineTo(corners.at(-1)[0], bottom);
       area.lineTo(corners[0][0], bottom);
-      c.fillStyle = inks.accent;
-      c.globalAlpha = 0.13;
+      c.fillStyle = this.inks.accent;
+      c.globalAlpha = 0.14;
       c.fill(area);
       c.globalAlpha = 1;
     }
-    c.strokeStyle = inks.accent;
-    c.lineWidth = 1.6;
+    c.strokeStyle = this.inks.accent;
+    c.lineWidth = this.small ? 1.2 : 1.6;
     c.lineJoin = 'round';
     c.setLineDash(bottom === null ? [4, 3] : []);
     c.stroke(path);
     c.setLineDash([]);
   }
 
-  // drawMarks stacks allowed requests above a line and denied ones below it.
-  drawMarks(history, band, x, unit, inks) {
-    const c = this.context;
-    const middle = Math.round(band.marksTop + band.marks / 2) + 0.5;
-    const most = Math.max(Math.floor((band.marks - 4) / 2 / DOT), 1);
-    c.strokeStyle = inks.line;
-    c.lineWidth = 1;
-    c.beginPath();
-    c.moveTo(0, middle);
-    c.lineTo(this.plot, middle);
-    c.stroke();
-    const dots = new Path2D();
-    const crosses = new Path2D();
-    const rings = new Path2D();
-    for (const [at, [allowed, denied, undecided]] of history.bins) {
-      const cx = x((at + 0.5) * history.width);
-      if (cx < -DOT) continue;
-      for (let i = 0; i < Math.min(Math.ceil(allowed / unit), most); i++) disc(dots, cx, middle - 4.5 - i * DOT, 2.3);
-      const below = Math.min(Math.ceil(denied / unit), most);
-      for (let i = 0; i < below; i++) cross(crosses, cx, middle + 4.5 + i * DOT, 2);
-      for (let i = 0; i < Math.min(Math.ceil(undecided / unit), most - below); i++) disc(rings, cx, middle + 4.5 + (below + i) * DOT, 2);
-    }
-    c.fillStyle = inks.accent;
-    c.fill(dots);
-    c.strokeStyle = inks.denied;
-    c.lineWidth = 1.5;
-    c.stroke(crosses);
-    c.strokeStyle = inks.control;
-    c.stroke(rings);
-  }
-
   // drawOuts draws a tick when a delayed request may proceed.
-  drawOuts(history, band, x, inks) {
+  drawOuts(history, band, x) {
     if (!history.outs.length) return;
     const c = this.context;
-    const y = band.marksTop;
-    c.strokeStyle = inks.accent;
+    const y = band.marks - 4;
+    c.strokeStyle = this.inks.accent;
     c.lineWidth = 1.5;
     c.beginPath();
     for (const t of history.outs) {
@@ -198,50 +220,6 @@ export class Chart {
       c.lineTo(x(t), y + 5);
     }
     c.stroke();
-  }
-
-  // drawVessel draws the gauge of the current level; two states are drawn next to each other.
-  drawVessel(track, band, tracks, inks) {
-    const c = this.context;
-    const levels = track.history.levels.map((points) => points.at(-1)?.level);
-    const left = this.width - 40;
-    const width = 34;
-    c.strokeStyle = inks.control;
-    c.lineWidth = 1;
-    c.beginPath();
-    c.roundRect(left + 0.5, band.top + 0.5, width - 1, band.level - 1, 5);
-    c.stroke();
-    const middle = left + width / 2;
-    if (!levels.length || levels.some((level) => !level || level.error)) {
-      this.label(levels.length ? '–' : '', middle, band.top + band.level + 22, inks.muted, 16, 'center');
-      return;
-    }
-    const share = (width - 4) / levels.length;
-    levels.forEach((level, i) => this.drawFill(level, left + 2 + i * share + 1, share - 2, band, inks));
-    const text = levels.map((level) => whole(level.remaining)).join(' + ');
-    const big = tracks > 1 || text.length > 3 ? 15 : 21;
-    const y = band.top + band.level + big + 5;
-    this.label(text, middle, y, inks.ink, big, 'center', 650);
-    this.label(`of ${whole(levels[0].limit)}`, middle, y + 15, inks.muted, 11, 'center');
-  }
-
-  // drawFill fills a part of a gauge, as separate units if there are few.
-  drawFill({ remaining, limit }, left, width, band, inks) {
-    const c = this.context;
-    const inner = band.level - 6;
-    const bottom = band.top + 3 + inner;
-    c.fillStyle = inks.accent;
-    c.beginPath();
-    if (limit <= inner / 4) {
-      const step = inner / limit;
-      for (let i = 0; i < Math.min(remaining, limit); i++) {
-        c.roundRect(left, bottom - (i + 1) * step + 0.5, width, step - 1, Math.min(2, step / 3));
-      }
-    } else if (remaining > 0) {
-      const full = Math.max(Math.min(remaining / limit, 1) * inner, 1);
-      c.roundRect(left, bottom - full, width, full, 2);
-    }
-    c.fill();
   }
 }
 
@@ -255,16 +233,4 @@ export function known(points) {
     else stretches.push(stretch = [p]);
   }
   return stretches;
-}
-
-function disc(path, x, y, r) {
-  path.moveTo(x + r, y);
-  path.arc(x, y, r, 0, 2 * Math.PI);
-}
-
-function cross(path, x, y, r) {
-  path.moveTo(x - r, y - r);
-  path.lineTo(x + r, y + r);
-  path.moveTo(x + r, y - r);
-  path.lineTo(x - r, y + r);
 }

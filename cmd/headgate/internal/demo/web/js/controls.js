@@ -1,5 +1,6 @@
 // The controls: input becomes actions, and the state from the server becomes values.
 
+import * as fragment from './fragment.js';
 import { act } from './server.js';
 
 const $ = (id) => document.getElementById(id);
@@ -11,6 +12,7 @@ const same = (a, b) => Object.keys(a).every((name) => a[name] === b[name]);
 export class Controls {
   constructor() {
     this.settings = null;
+    this.onLook = () => {}; // called with the algorithm that a scenario is about
     this.pending = null; // entered, not yet sent
     this.wanted = null; // sent, not yet confirmed
     $('controls').addEventListener('submit', (event) => event.preventDefault());
@@ -22,8 +24,10 @@ export class Controls {
     for (const pill of this.pills) {
       pill.addEventListener('click', () => {
         const playing = pill.getAttribute('aria-pressed') === 'true';
-        this.do(playing ? { do: 'stop' } : { do: 'scenario', scenario: pill.dataset.scenario });
-        this.explain(pill.dataset.scenario);
+        if (playing) return this.do({ do: 'stop' });
+        fragment.write(null, null, pill.dataset.scenario);
+        this.shared = false;
+        return this.play(pill.dataset.scenario);
       });
     }
     this.wireStream();
@@ -32,6 +36,35 @@ export class Controls {
       $(id).addEventListener('change', () => this.set());
     }
     $('dialect').addEventListener('change', () => this.set());
+    $('preset').addEventListener('change', () => this.applyPreset());
+    $('n').addEventListener('change', () => this.share());
+  }
+
+  // applyPreset sets the limit of the chosen example.
+  applyPreset() {
+    const values = $('preset').selectedOptions[0].dataset;
+    if (!values.rate) return;
+    for (const id of ['rate', 'period', 'capacity', 'queue', 'cost']) $(id).value = values[id];
+    this.explain('none');
+    this.set();
+  }
+
+  // share writes the settings into the address of the page, unless they are those of a scenario.
+  share() {
+    if (this.shared && !this.playing) fragment.write(this.settings, $('n').valueAsNumber);
+  }
+
+  // play starts a scenario.
+  play(scenario) {
+    this.explain(scenario);
+    const [look] = document.querySelector(`[data-scenario=${scenario}]`).dataset.look.split(' ');
+    if (look) this.onLook(look);
+    return this.do({ do: 'scenario', scenario });
+  }
+
+  setBurst(n) {
+    $('n').value = Math.min(Math.max(n, 1), $('n').max);
+    $('n').dispatchEvent(new Event('input'));
   }
 
   get pills() { return document.querySelectorAll('[data-scenario]'); }
@@ -82,18 +115,20 @@ export class Controls {
     for (const [id, name] of Object.entries(NUMBERS)) settings[name] = $(id).valueAsNumber;
     const known = this.wanted ?? this.settings;
     if (known && same(settings, known)) return this.problem(null);
+    this.shared = true;
     return this.do({ do: 'set', settings });
   }
 
   async do(action) {
     for (const [name, value] of Object.entries(action.settings ?? action)) {
-      if (Number.isNaN(value)) return this.problem({ field: name === 'rate' && action.do === 'stream' ? 'stream' : name, detail: 'this is no number' });
-      if (typeof value === 'number' && !Number.isInteger(value) && action.do !== 'stream') return this.problem({ field: name, detail: 'this must be a whole number' });
+      if (Number.isNaN(value)) return this.problem({ field: name === 'rate' && action.do === 'stream' ? 'stream' : name, detail: 'Enter a number.' });
+      if (typeof value === 'number' && !Number.isInteger(value) && action.do !== 'stream') return this.problem({ field: name, detail: 'Enter a whole number.' });
     }
     this.wanted = action.settings ?? (action.scenario ? null : this.wanted);
     const problem = await act(action);
     if (problem && this.wanted === action.settings) this.wanted = null;
     this.problem(problem);
+    if (!problem) this.share();
   }
 
   problem(problem) {
@@ -103,7 +138,7 @@ export class Controls {
   }
 
   // setState shows the state of the server, except for fields that were edited since.
-  setState({ settings, playing, note }) {
+  setState({ settings, playing, result }) {
     this.settings = settings;
     this.playing = playing;
     if (this.wanted && same(settings, this.wanted)) this.wanted = null;
@@ -118,18 +153,28 @@ export class Controls {
     document.documentElement.dataset.playing = playing;
     for (const pill of this.pills) pill.setAttribute('aria-pressed', String(pill.dataset.scenario === playing));
     $('stream').setAttribute('aria-pressed', String(playing === 'stream'));
-    $('note').textContent = note;
+    this.share();
+    this.showResult(result);
     if (playing) this.explain(playing === 'stream' ? 'none' : playing);
   }
 
   // explain shows the text of a scenario and marks its panels.
   explain(scenario) {
-    for (const p of document.querySelectorAll('.watch p')) p.hidden = p.id !== `watch-${scenario}`;
+    for (const p of document.querySelectorAll('.watch [id^=watch-]')) p.hidden = p.id !== `watch-${scenario}`;
     const look = document.querySelector(`[data-scenario=${scenario}]`)?.dataset.look.split(' ') ?? [];
     for (const panel of document.querySelectorAll('.panel')) panel.classList.toggle('look', look.includes(panel.dataset.algorithm));
   }
 
+  // showResult shows what the server found after a scenario, in place of the text of the scenario.
+  showResult(result) {
+    const [headline, details] = (result ?? '').split('\n');
+    $('headline').textContent = headline;
+    $('details').textContent = details ?? '';
+    document.querySelector('.watch').classList.toggle('done', Boolean(headline));
+  }
+
   enable(on) {
     for (const button of document.querySelectorAll('.actions button, .pills button')) button.disabled = !on;
+    $('stop').disabled = !on || !this.playing;
   }
 }

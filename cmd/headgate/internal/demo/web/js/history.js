@@ -1,44 +1,50 @@
 // The history of one gate from the server, as long as the chart.
 
 const SLACK = 2e6; // µs stored beyond the span of the chart
-const FRAME = 60e3; // µs between two frames during changes
 const MOST = 4000; // maximum entries
 
 export class History {
   constructor() {
-    this.levels = []; // by state: a list of { t, level }
-    this.marks = []; // [t, allowed, denied, undecided]
+    this.levels = []; // by state: a list of { t, level }; a level applies until the next one
+    this.marks = []; // [t, allowed, denied, undecided, lowest level, highest level]
     this.outs = []; // µs at which delayed requests may proceed
     this.bins = new Map();
     this.width = 0; // of a bin, in µs
+    this.anchor = 0; // a time at which a bin begins
+    this.version = 0; // incremented with every change
   }
 
   add(t, gate) {
-    gate.levels.forEach((level, i) => this.addLevel(i, t, level));
+    const { limit } = gate.levels[0];
     for (const mark of gate.marks ?? []) {
       this.marks.push(mark);
       this.bin(mark);
+      this.addExtremes(mark, limit);
     }
     this.outs.push(...(gate.outs ?? []));
+    if (gate.marks || gate.outs) this.version++;
+    gate.levels.forEach((level, i) => this.addLevel(i, t, level));
   }
 
-  // addLevel stores only changes of a level: between two equal levels the line is straight.
-  addLevel(i, t, level) {
+  // addExtremes adds the levels between two frames: every decision reports the remaining units.
+  addExtremes([t, , , , lowest, highest], limit) {
+    if (lowest < 0) return;
+    this.addLevel(0, t, { remaining: highest, limit });
+    this.addLevel(0, t, { remaining: lowest, limit });
+  }
+
+  // addLevel stores only changes.
+  addLevel(i, t, { remaining, limit, error }) {
     const points = (this.levels[i] ??= []);
-    const n = points.length;
-    const same = (p) => p.level.remaining === level.remaining && p.level.limit === level.limit && p.level.error === level.error;
-    if (n > 1 && same(points[n - 1]) && same(points[n - 2])) {
-      points[n - 1].t = t;
-      return;
-    }
-    // The server sends no frames without changes: the level was constant until the frame before this one.
-    if (n > 0 && t - points[n - 1].t > FRAME) points.push({ t: t - FRAME, level: points[n - 1].level });
-    points.push({ t, level });
+    const last = points.at(-1);
+    if (last && last.level.remaining === remaining && last.level.limit === limit && last.level.error === error) return;
+    points.push({ t: Math.max(t, last?.t ?? t), level: { remaining, limit, error } });
+    this.version++;
   }
 
   bin([t, allowed, denied, undecided]) {
     if (!this.width) return;
-    const at = Math.floor(t / this.width);
+    const at = Math.floor((t - this.anchor) / this.width);
     const bin = this.bins.get(at) ?? [0, 0, 0];
     bin[0] += allowed;
     bin[1] += denied;
@@ -46,13 +52,25 @@ export class History {
     this.bins.set(at, bin);
   }
 
-  // setWidth moves the marks into bins of another width.
-  setWidth(width) {
-    if (width === this.width) return;
+  // setGrid moves the marks into bins of another width, one of which begins at anchor.
+  setGrid(width, anchor) {
+    const shift = Math.abs(anchor - this.anchor) % width;
+    if (width === this.width && Math.min(shift, width - shift) < 20e3) return;
     this.width = width;
+    this.anchor = anchor;
     this.bins.clear();
     for (const mark of this.marks) this.bin(mark);
   }
+
+  // at returns the level and the counts of the bin at a time.
+  at(t) {
+    const level = this.levels[0]?.findLast((p) => p.t <= t)?.level ?? this.levels[0]?.[0]?.level;
+    const bin = this.bins.get(Math.floor((t - this.anchor) / this.width)) ?? [0, 0, 0];
+    return { level, bin };
+  }
+
+  // binStart returns the time at which bin number at begins.
+  binStart(at) { return this.anchor + at * this.width; }
 
   // forget removes entries that have left the chart.
   forget(before) {
@@ -64,7 +82,7 @@ export class History {
     }
     dropWhile(this.marks, (m) => m[0] < old);
     dropWhile(this.outs, (t) => t < old);
-    for (const at of this.bins.keys()) if ((at + 1) * this.width < old) this.bins.delete(at);
+    for (const at of this.bins.keys()) if (this.binStart(at + 1) < old) this.bins.delete(at);
   }
 
   // tallest is the maximum of one kind in a bin.

@@ -4,79 +4,109 @@ import { Announcer } from './announce.js';
 import { readInks } from './chart.js';
 import { Code } from './code.js';
 import { Controls } from './controls.js';
+import * as fragment from './fragment.js';
+import { Inspector } from './inspector.js';
+import { form } from './marks.js';
 import { Panel } from './panel.js';
+import { Picture } from './picture.js';
 import { act, connect } from './server.js';
 import * as table from './table.js';
 import { whole } from './words.js';
 
 const $ = (id) => document.getElementById(id);
 const panels = [...document.querySelectorAll('.panel')].map((element) => new Panel(element));
+const inspector = new Inspector(panels);
 const controls = new Controls();
+controls.onLook = (algorithm) => inspector.choose(algorithm);
 const code = new Code($('code'));
 const announcer = new Announcer($('summary'));
-const still = matchMedia('(prefers-reduced-motion: reduce)');
 const dark = matchMedia('(prefers-color-scheme: dark)');
-
 const narrow = matchMedia('(max-width: 53.75em)');
 
-const LAG = 100e3; // µs of delay, so that events arrive before they are drawn
-const view = { now: 0, lastFrame: 0, span: 15e6, unit: 1, edges: [], inks: readInks() };
-const clock = { offset: null, epoch: -1, drawn: 0 };
+const view = {
+  now: 0, cursor: null, lastFrame: 0, span: 12e6, period: 4e6, anchor: 0, tallest: 1, edges: [], stopped: '', inks: readInks(), style: 0, settings: null,
+};
+const picture = new Picture(panels, view, showPause);
 const link = { state: 'lost', failure: '' };
+const known = { epoch: -1, sent: -1, note: '' };
 
 for (const button of document.querySelectorAll('[data-code]')) button.addEventListener('click', () => code.choose(button.dataset.code));
 
 connect({ onState, onFrame, onLink });
-requestAnimationFrame(draw);
 
 function onState(state, fresh) {
-  if (fresh && controls.settings) { // a new session of the same page: it gets the previous settings
-    act({ do: 'set', settings: controls.settings });
-    clock.offset = null;
-    clock.epoch = -1;
-  }
+  if (fresh) begin(state);
+  view.settings = state.settings;
+  view.period = state.settings.period_ms * 1000;
+  view.span = state.span_us;
+  picture.playing = state.playing;
+  known.note = state.note;
+  $('note').textContent = state.note;
+  for (const per of document.querySelectorAll('.per')) per.textContent = `${state.settings.period_ms / 1000} s`;
   controls.setState(state);
   controls.enable(true);
   code.set(state.code);
-  view.span = state.span_us;
   $('panels').classList.toggle('two', state.tracks.length > 1);
   for (const panel of panels) panel.setTracks(state.tracks);
+  picture.wake();
+}
+
+// begin starts a new session: with the settings of the former one, those in the address, or the first scenario.
+function begin(state) {
+  picture.restart();
+  known.epoch = -1;
+  const asked = fragment.read();
+  if (controls.settings) act({ do: 'set', settings: controls.settings });
+  else if (!asked) controls.play('edge');
+  else {
+    if (asked.n) controls.setBurst(asked.n);
+    if (Object.keys(asked.settings).length) controls.do({ do: 'set', settings: { ...state.settings, ...asked.settings } });
+    if (document.querySelector(`[data-scenario="${CSS.escape(asked.play ?? '')}"]`)) controls.play(asked.play);
+  }
 }
 
 function onFrame(frame) {
-  const here = performance.now() * 1000;
-  clock.offset = clock.offset === null ? frame.t - here : Math.max(clock.offset - 20, frame.t - here);
-  if (frame.epoch !== clock.epoch) {
-    clock.epoch = frame.epoch;
-    view.edges = [];
-    for (const panel of panels) panel.clear();
-    table.fill($('requests'), []);
-  }
+  picture.follow(frame.t);
+  if (frame.epoch !== known.epoch) clear(frame);
   if (frame.edge && frame.edge !== view.edges.at(-1)) view.edges.push(frame.edge);
-  while (view.edges.length && view.edges[0] < frame.t - view.span - 2e6) view.edges.shift();
+  while (view.edges.length && view.edges[0] < Math.min(frame.t, view.now) - view.span - 2e6) view.edges.shift();
+  view.anchor = frame.edge ?? 0;
   if (frame.tracks) takeTracks(frame.t, frame.tracks);
   if (frame.rows) table.fill($('requests'), frame.rows);
-  $('unit').textContent = view.unit === 1 ? '1 mark = 1 request' : `1 mark = up to ${whole(view.unit)} requests`;
   $('sent').textContent = whole(frame.sent);
   $('speed').textContent = whole(frame.rate);
+  showCountdown(frame);
   document.documentElement.dataset.sent = frame.sent;
   if (frame.sent) announcer.offer(summary(frame.sent));
+  if (frame.sent !== known.sent) picture.touch(frame.t);
+  else picture.wake();
+  known.sent = frame.sent;
+}
+
+function clear(frame) {
+  known.epoch = frame.epoch;
+  view.edges = [];
+  picture.active = frame.t;
+  for (const panel of panels) panel.clear();
+  table.fill($('requests'), []);
 }
 
 function takeTracks(t, tracks) {
-  panels.forEach((panel, i) => panel.take(t, view.span, tracks.map((track) => track.gates[i])));
+  panels.forEach((panel, i) => panel.take(t, tracks.map((track) => track.gates[i]), view));
   view.lastFrame = t;
-  view.unit = unitOf();
   link.failure = failure(tracks);
   showLink();
+  const { history } = panels[0].tracks[0] ?? {};
+  const tallest = Math.max(1, ...panels.map((panel) => panel.tallest()));
+  const room = panels[0].chart.bands(0, tracks.length, view.inks.text).half - 3;
+  const bars = form(tallest, room).kind === 'bars';
+  $('unit').textContent = bars ? `bars: up to ${whole(tallest)} requests in ${Number((history.width / 1e6).toFixed(2))} s` : '1 mark = 1 request';
 }
 
-// unitOf returns the number of requests per mark: one, unless there is no room for one mark each.
-function unitOf() {
-  const { most, rows } = panels.map((panel) => panel.tallest()).reduce((a, b) => (a.most / a.rows >= b.most / b.rows ? a : b));
-  for (let unit = 1; ; unit *= 10) {
-    for (const step of [1, 2, 5]) if (most <= unit * step * rows) return unit * step;
-  }
+// showCountdown shows when the window ends that a scenario waits for.
+function showCountdown(frame) {
+  if (!known.note.startsWith('waiting for the window') || !frame.edge) return;
+  $('note').textContent = `${known.note}: ${(Math.max(frame.edge - frame.t, 0) / 1e6).toFixed(1)} s`;
 }
 
 function summary(sent) {
@@ -116,14 +146,28 @@ function showLink() {
   document.documentElement.dataset.link = link.state;
 }
 
-// draw runs with every animation frame, or twice a second with reduced motion.
-function draw(at) {
-  requestAnimationFrame(draw);
-  if (clock.offset === null || (still.matches && at - clock.drawn < 500)) return;
-  clock.drawn = at;
-  view.now = at * 1000 + clock.offset - LAG;
-  for (const panel of panels) panel.draw(view);
+function showPause(on) {
+  $('pause').setAttribute('aria-pressed', String(on));
 }
+$('pause').addEventListener('click', () => picture.pause(!picture.paused));
+
+// Pointing at a chart shows the values at that time in all charts.
+for (const panel of panels) {
+  const { canvas } = panel.chart;
+  canvas.addEventListener('pointermove', (event) => picture.point(panel.chart.time(event.offsetX, view)));
+  canvas.addEventListener('pointerdown', (event) => picture.point(panel.chart.time(event.offsetX, view)));
+  canvas.addEventListener('pointerleave', (event) => event.pointerType === 'mouse' && picture.point(null));
+}
+
+document.addEventListener('keydown', (event) => {
+  const { target, key } = event;
+  if (event.ctrlKey || event.metaKey || event.altKey || target.closest('input, select, textarea, [tabindex="0"]')) return;
+  if (key === ' ' && target.closest('button, summary, a')) return;
+  const actions = { ' ': () => picture.pause(!picture.paused), ArrowLeft: () => picture.step(-1), ArrowRight: () => picture.step(1), Escape: () => picture.pause(false) };
+  if (!actions[key] || (key === 'Escape' && !picture.paused)) return;
+  event.preventDefault();
+  actions[key]();
+});
 
 function isDark() {
   const chosen = document.documentElement.dataset.theme;
@@ -133,6 +177,8 @@ function isDark() {
 function showTheme() {
   $('theme').setAttribute('aria-pressed', String(isDark()));
   view.inks = readInks();
+  view.style++;
+  picture.wake();
 }
 
 $('theme').addEventListener('click', () => {
@@ -152,3 +198,4 @@ function fold() {
 }
 narrow.addEventListener('change', fold);
 fold();
+document.documentElement.dataset.ready = '';

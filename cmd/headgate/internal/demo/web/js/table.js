@@ -21,8 +21,15 @@ function line(row) {
   const tr = document.createElement('tr');
   const cell = (text, kind) => {
     const td = document.createElement('td');
-    td.textContent = text;
-    if (kind) td.className = `answer ${kind}`;
+    if (kind) {
+      const mark = document.createElement('span');
+      mark.className = `mark ${kind}`;
+      const word = document.createElement('span');
+      word.className = 'hidden';
+      word.textContent = { yes: 'allowed, ', no: 'denied, ', un: 'undecided, ' }[kind];
+      td.append(mark, word);
+    }
+    td.append(text);
     tr.append(td);
   };
   cell(whole(row.seq));

@@ -16,9 +16,9 @@ export const whole = (n) => n.toLocaleString('en');
 // answer describes one decision in a few words.
 export function answer(a) {
   if (!a) return { text: '–', kind: '' };
-  if (a.error) return { text: `○ ${a.error}`, kind: 'no' };
-  if (a.never) return { text: '✕ never: cost above limit', kind: 'no' };
-  if (!a.allowed) return { text: `✕ denied for ${time(a.retry_after_us)}`, kind: 'no' };
-  const held = a.delay_us > 0 ? `, held ${time(a.delay_us)}` : '';
-  return { text: `● allowed, ${whole(a.remaining)} left${held}`, kind: 'yes' };
+  if (a.error) return { text: a.error, kind: 'un' };
+  if (a.never) return { text: 'never: cost above limit', kind: 'no' };
+  if (!a.allowed) return { text: `retry in ${time(a.retry_after_us)}`, kind: 'no' };
+  const delay = a.delay_us > 0 ? `, delay ${time(a.delay_us)}` : '';
+  return { text: `${whole(a.remaining)} left${delay}`, kind: 'yes' };
 }

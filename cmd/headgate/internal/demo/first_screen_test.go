@@ -1,0 +1,162 @@
+package demo_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/performance"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+)
+
+// outside returns the panels that are not completely on the screen.
+const outside = `[...document.querySelectorAll('.panel')].filter((p) => {
+	const { top, bottom } = p.getBoundingClientRect();
+	return top < 0 || bottom > innerHeight;
+}).map((p) => p.dataset.algorithm + ' ends at ' + Math.round(p.getBoundingClientRect().bottom))`
+
+// layoutShift is the cumulative layout shift since the page was loaded.
+const layoutShift = `new Promise((done) => new PerformanceObserver((list) => done(
+	list.getEntries().filter((e) => !e.hadRecentInput).reduce((sum, e) => sum + e.value, 0),
+)).observe({ type: 'layout-shift', buffered: true }) ?? setTimeout(() => done(0), 500))`
+
+// TestFirstScreen: without a click, the page plays a scenario and shows on one screen
+// how the algorithms differ. After that it is idle.
+func TestFirstScreen(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	b := start(t, look{width: 1180, height: 720})
+	b.visit(t, s.URL)
+	b.until(t, "document.getElementById('headline').textContent !== ''")
+	v := visit(t, b, s.URL)
+	kept, _ := v.mustAgree(t, "the scenario that starts on load")
+	if kept.Result == "" || kept.Sent != 20 {
+		t.Errorf("the scenario on load: got %d requests and result %q", kept.Sent, kept.Result)
+	}
+	if len(order) == 6 {
+		if panels := eval[[]string](t, b, outside); len(panels) > 0 {
+			t.Errorf("not on the screen of 1180 x 720: %q", panels)
+		}
+	}
+	b.until(t, "document.querySelector('[data-algorithm=fixed_window] .peak').classList.contains('over')")
+	if eval[bool](t, b, "document.querySelector('[data-algorithm=sliding_log] .peak').classList.contains('over')") {
+		t.Error("the sliding log is above the limit")
+	}
+	mustNotShift(t, b)
+	b.until(t, "document.documentElement.dataset.picture === 'stopped'")
+	t.Run("idle", func(t *testing.T) { b.mustBeIdle(t) })
+	t.Run("crosshair", v.testCrosshair)
+	t.Run("own traffic", v.testOwnTraffic)
+	b.mustBeQuiet(t)
+}
+
+// TestFirstScreenOfPhone: a phone shows small charts of all algorithms, and the panel
+// that the scenario is about.
+func TestFirstScreenOfPhone(t *testing.T) {
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	b := start(t, look{width: 390, height: 844, phone: true, lessMove: true})
+	b.visit(t, s.URL)
+	b.until(t, "document.getElementById('headline').textContent !== ''")
+	got := eval[string](t, b, `[...document.querySelectorAll('.panel')].filter((p) => p.checkVisibility()).map((p) => p.dataset.algorithm).join()`)
+	if got != "fixed_window" {
+		t.Errorf("the visible panels: got %s want the fixed window", got)
+	}
+	top := eval[float64](t, b, "document.querySelector('.panel.chosen canvas').getBoundingClientRect().top")
+	if bar := eval[float64](t, b, "document.querySelector('.actions').getBoundingClientRect().top"); len(order) == 6 && top > bar-60 {
+		t.Errorf("the chart begins at %v px, covered by the bar at %v px", top, bar)
+	}
+	b.click(t, "[data-tab=sliding_log]")
+	b.until(t, "document.querySelector('[data-algorithm=sliding_log]').checkVisibility() && !document.querySelector('.last[data-of=sliding_log]').hidden")
+	mustNotShift(t, b)
+	b.mustBeQuiet(t)
+}
+
+func mustNotShift(t *testing.T, b *chrome) {
+	t.Helper()
+	if shift := eval[float64](t, b, layoutShift); shift >= 0.1 {
+		t.Errorf("cumulative layout shift: got %v want less than 0.1", shift)
+	}
+}
+
+// mustBeIdle measures the CPU time of the main thread while nothing happens.
+func (b *chrome) mustBeIdle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("this measurement takes 5 s")
+	}
+	enable := performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}
+	if _, err := chromedp.Call(b.ctx, performance.Enable, enable); err != nil {
+		t.Fatal(err)
+	}
+	before := b.taskSeconds(t)
+	const span = 5 * time.Second
+	time.Sleep(span)
+	if used := b.taskSeconds(t) - before; used > 0.05*span.Seconds() {
+		t.Errorf("the main thread of an idle page was busy for %.3f s of %v; want at most 5 %%", used, span)
+	} else {
+		t.Logf("the main thread was busy for %.3f s of %v", used, span)
+	}
+}
+
+func (b *chrome) taskSeconds(t *testing.T) float64 {
+	t.Helper()
+	got, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range got.Metrics {
+		if m.Name == "TaskDuration" {
+			return m.Value
+		}
+	}
+	t.Fatal("there is no metric TaskDuration")
+	return 0
+}
+
+// testCrosshair points at an instant, pauses the picture and steps through it.
+func (v visitor) testCrosshair(t *testing.T) {
+	if got := eval[string](t, v.chrome, `(() => {
+		const chart = document.querySelector('[data-algorithm=sliding_log] .chart');
+		const { left, top, width } = chart.getBoundingClientRect();
+		chart.dispatchEvent(new PointerEvent('pointermove', { clientX: left + width / 2, clientY: top + 40, pointerType: 'mouse', bubbles: true }));
+		return 'moved';
+	})()`); got != "moved" {
+		t.Fatal(got)
+	}
+	v.chrome.until(t, "Math.abs(Number(document.documentElement.dataset.cursor) + 6) < 0.2")
+	eval[bool](t, v.chrome, "document.querySelector('[data-algorithm=sliding_log] .chart').dispatchEvent(new PointerEvent('pointerleave', { pointerType: 'mouse' }))")
+	v.chrome.until(t, "!('cursor' in document.documentElement.dataset)")
+	eval[bool](t, v.chrome, "(document.activeElement.blur(), true)")
+	v.do(t, chromedp.KeyEvent(" "))
+	v.chrome.until(t, "document.documentElement.dataset.picture === 'paused' && document.getElementById('pause').getAttribute('aria-pressed') === 'true'")
+	v.do(t, chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowLeft), chromedp.KeyEvent(kb.ArrowRight))
+	v.chrome.until(t, "Number(document.documentElement.dataset.cursor) < 0")
+	v.do(t, chromedp.KeyEvent(kb.Escape))
+	v.chrome.until(t, "document.documentElement.dataset.picture !== 'paused' && !('cursor' in document.documentElement.dataset)")
+}
+
+// testOwnTraffic: a click ends the scenario and restores the settings of the user. An
+// example of a limit is applied, and the address of the page contains it.
+func (v visitor) testOwnTraffic(t *testing.T) {
+	v.click(t, "#one")
+	kept := v.tab.until(t, "the user's settings", func(s state) bool { return s.Sent == 1 && s.Playing == "" })
+	if kept.Settings.Burst != 20 || kept.Result != "" {
+		t.Errorf("after a click: got %+v, result %q; want the first settings", kept.Settings, kept.Result)
+	}
+	v.mustAgree(t, "a click after a scenario")
+	v.do(t, chromedp.Focus(chromedp.ID("preset")), chromedp.KeyEvent("LLM"), chromedp.KeyEvent(kb.Tab))
+	want := v.tab.until(t, "an example", func(s state) bool { return s.Settings.Cost == 800 }).Settings
+	const hash = "#rate=10000&period_ms=60000&burst=10000&queue=9999&cost=800&n=20"
+	v.chrome.until(t, fmt.Sprintf("location.hash === %q", hash))
+	b := start(t, look{width: 1180, height: 720})
+	b.visit(t, v.url+hash)
+	other := visit(t, b, v.url)
+	other.tab.until(t, "the settings in the address", func(s state) bool {
+		want.Key = s.Settings.Key
+		return s.Settings == want
+	})
+}
