@@ -21,6 +21,7 @@ func openAll(ctx context.Context, p *parts) (all []listener, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(all)
+			err = freePortHint(ctx, p.config, err)
 		}
 	}()
 	c := p.config
