@@ -41,8 +41,7 @@ func openStore(url string) (headgate.Store, error) {
 }
 
 func newHandler(store headgate.Store) (http.Handler, error) {
-	policy := headgate.MustPolicy("20/1m burst 4")
-	policy.Name = "api"
+	policy := headgate.MustNamedPolicy("api", "20/1m burst 4")
 	policy.OnStoreError = headgate.FailLocal
 	limit, err := httplimit.New(store, nil, httplimit.Charge{Policy: policy})
 	if err != nil {
