@@ -24,7 +24,6 @@ var pending = map[string]list{
 		"docs/reference/http-middleware.md",
 		"docs/reference/metrics.md",
 		"docs/reference/redis-commands.md",
-		"docs/start/service.md",
 	}},
 	"sentences": {max: 6, pages: []string{
 		"docs/internals/adr/0010-changing-a-limit-keeps-spent-units.md",
