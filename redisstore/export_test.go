@@ -1,6 +1,10 @@
 package redisstore
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
 
 // ReadTopology reads the topology of the cluster again, and waits for it.
 func ReadTopology(s *Store) {
@@ -19,3 +23,12 @@ func AwaitTopology(s *Store) {
 
 // NewEditedStore returns a store whose script is edited.
 var NewEditedStore = newEditedStore
+
+// AlgorithmsText and StoreText are the parts of the script of a store.
+var AlgorithmsText, StoreText = algorithmsText, storeText
+
+// RedisKey returns the Redis key of a key under a limit of a policy.
+func RedisKey(namespace string, algorithm headgate.Algorithm, scope, key string) string {
+	names := newKeyNames(&Options{Namespace: namespace}, algorithm, scope)
+	return names.redisKey(key)
+}

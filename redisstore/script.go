@@ -49,17 +49,25 @@ var (
 )
 
 // decideText returns the text of decideScript: the Lua code of all algorithms, then the
-// Lua code of this store. The code of each algorithm is in a branch of its own, so that
-// only the code of the algorithms that a call uses is executed.
-func decideText() string {
+// Lua code of this store.
+func decideText() string { return algorithmsText() + storeText() }
+
+// algorithmsText returns the Lua code of all algorithms. The code of each algorithm is in
+// a branch of its own, so that only the code of the algorithms that a call uses is
+// executed.
+func algorithmsText() string {
 	var text strings.Builder
 	text.WriteString(algo.Arithmetic() + "\nlocal function algorithm_of(number)\n")
 	for i, a := range algo.All() {
 		fmt.Fprintf(&text, "if number == %d then\n%send\n", i+1, algo.LuaLocal("x", a.Lua)+"return x\n")
 	}
-	// Code that most calls do not need is in a branch, because creating a function
-	// takes time even if the function is never called.
-	return text.String() + "end\n" + preludeLua + fastpathLua + "if pos <= size then\n" + logLua + logChunksLua + slowpathLua + "end\n" + commitLua
+	return text.String() + "end\n"
+}
+
+// storeText returns the Lua code of this store. Code that most calls do not need is in a
+// branch, because creating a function takes time even if the function is never called.
+func storeText() string {
+	return preludeLua + fastpathLua + "if pos <= size then\n" + logLua + logChunksLua + slowpathLua + "end\n" + commitLua
 }
 
 // algorithmNumber returns the number that decideText gives an algorithm.

@@ -1,0 +1,2277 @@
+-- Headgate check script, version 1. docs/reference/lua-scripts.md documents it.
+--
+-- KEYS[1]: the Redis key. ARGV: verb (check, peek, refund, reset), algorithm, rate,
+-- period in µs, capacity, cost, and optionally the instant in µs (default: the server's
+-- clock). Reply: allowed, limit, remaining, retry_after, reset_after, delay, never.
+--
+-- This file is generated from the Lua code in algo and redisstore. Do not edit it.
+
+-- Exact arithmetic on whole numbers with Lua's doubles; see rational.go. This text
+-- precedes the text of every algorithm.
+--
+-- A double represents every whole number below 2^53 exactly. For whole numbers x and y
+-- with 0 <= x < 2^53 and 0 < y, floor(x / y) and x % y are exact: if the quotient is
+-- not whole, it is at least 1/y below the next whole number, and rounding changes it by
+-- less. Products in a decision reach 2^82, so products of 2^53 or more are split first.
+
+local floor, min, max = math.floor, math.min, math.max
+
+local EXACT = 9007199254740992 -- 2^53
+local MAX_EXACT = EXACT - 1 -- latest instant in a state
+
+local function same(s, o)
+  return s.a == o.a and s.b == o.b and s.c == o.c
+end
+
+-- mul_div returns a·b/m, rounded down, and the remainder. The arguments must satisfy 0
+-- <= a < 2^35, 0 <= b < 2^53 and 0 < m <= 2^45, and the quotient must be below 2^53.
+local function mul_div(a, b, m)
+  local whole = a * floor(b / m)
+  b = b % m
+  if a * b < EXACT then
+    return whole + floor(a * b / m), a * b % m
+  end
+  -- Horner's scheme over the five digits of a in base 2^7. The remainder times
+  -- 2^7, and a digit times b, are each below 2^52.
+  local q, r, place = 0, 0, 268435456 -- 2^28
+  repeat
+    local digit = floor(a / place)
+    a = a % place
+    local x = r * 128 + digit * b
+    q, r = q * 128 + floor(x / m), x % m
+    place = floor(place / 128)
+  until place == 0
+  return whole + q, r
+end
+
+-- mul_div_ceil returns a·b/m rounded up.
+local function mul_div_ceil(a, b, m)
+  local q, r = mul_div(a, b, m)
+  if r > 0 then
+    q = q + 1
+  end
+  return q
+end
+
+-- ceil_div returns a/b rounded up.
+local function ceil_div(a, b)
+  local q = floor(a / b)
+  if a % b > 0 then
+    q = q + 1
+  end
+  return q
+end
+
+local function algorithm_of(number)
+if number == 1 then
+local x = (function()
+-- Lua implementation of tokenbucket.go; leakybucket.lua uses it. In the state, a is TAT
+-- in whole µs, b the remainder in units of 1/d µs, and c the fingerprint of the limit.
+
+local bucket = {}
+
+-- new gives the parameters names: T = p/d µs in lowest terms, unit = T and full = B·T.
+-- unit and full are whole µs with a remainder in units of 1/d µs.
+function bucket.new(terms)
+  return {
+    burst = terms[1], p = terms[2], d = terms[3],
+    unit = terms[4], unit_r = terms[5],
+    full = terms[6], full_r = terms[7],
+    fingerprint = terms[8], leaky = false,
+  }
+end
+
+-- times returns n·T as whole µs and a remainder in units of 1/d µs. A result of 2^53 µs
+-- or more is not exact, but it is exact that it exceeds any TAT.
+local function times(f, n)
+  local whole = floor(f.p / f.d)
+  local q, r = mul_div(f.p % f.d, n, f.d)
+  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
+    return EXACT, 0
+  end
+  return n * whole + q, r
+end
+
+-- units_in returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
+-- rounded up. The result must be below 2^53.
+local function units_in(f, whole, r)
+  local q, rest = mul_div(f.d, whole, f.p)
+  return q + ceil_div(rest + r, f.p)
+end
+
+-- carry_over converts the state of another limit: it keeps TAT, rounds a fraction of a
+-- µs up, and reduces TAT to t + B·T if it is later.
+local function carry_over(b, s, t)
+  if s.c == b.fingerprint then
+    return s
+  end
+  local a, r = s.a, 0
+  if s.b > 0 then
+    a = a + 1
+  end
+  if a > t + b.full then
+    a, r = t + b.full, b.full_r
+  end
+  return {a = a, b = r, c = b.fingerprint}
+end
+
+-- advance calculates TAT after n further units were spent, whether or not they are
+-- available. It returns the number of µs by which TAT exceeds t + full, which may be
+-- negative, and a remainder in units of 1/d µs. TAT itself could exceed 2^53 after the
+-- clock went back.
+local function advance(b, s, t, n)
+  local ahead, rest = s.a - t, s.b
+  if ahead < 0 then
+    ahead, rest = 0, 0
+  end
+  local whole, r = b.unit, b.unit_r
+  if n ~= 1 then
+    whole, r = times(b, n)
+  end
+  local past = ahead - b.full + whole
+  r = rest + r
+  if r >= b.d then
+    past, r = past + 1, r - b.d
+  end
+  return past, r
+end
+
+-- state_at returns the state with the TAT that advance calculated.
+local function state_at(b, t, past, r)
+  return {a = t + b.full + past, b = r, c = b.fingerprint}
+end
+
+-- wait returns the number of µs, rounded up, until the TAT that advance calculated is
+-- at most t + B·T.
+local function wait(b, past, r)
+  if r > b.full_r then
+    past = past + 1
+  end
+  return max(0, past)
+end
+
+-- delay returns the number of µs, rounded up, after which the n units that were just
+-- spent may proceed: TAT − n·T − t.
+local function delay(b, s, t, n)
+  local whole, r = times(b, n)
+  local d = s.a - t - whole
+  if s.b > r then
+    d = d + 1
+  end
+  return max(0, d)
+end
+
+local function remaining(b, s, t)
+  if s.a < t then
+    return b.burst
+  end
+  if s.a - t > b.full then
+    return 0
+  end
+  return max(0, b.burst - units_in(b, s.a - t, s.b))
+end
+
+-- back makes TAT earlier by whole + r/d µs, but not earlier than t.
+local function back(b, s, t, whole, r)
+  local a = s.a - whole
+  r = s.b - r
+  if r < 0 then
+    a, r = a - 1, r + b.d
+  end
+  if a < t then
+    a, r = t, 0
+  end
+  return {a = a, b = r, c = s.c}
+end
+
+-- due returns whether the n units of the reservation with the state mark were allowed
+-- to proceed by t.
+local function due(b, mark, t, n)
+  if b.leaky then
+    return delay(b, mark, t, n) == 0
+  end
+  return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
+end
+
+-- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
+-- the new TAT is max(TAT, t) + n·T.
+function bucket.take(b, s, t, n)
+  if n == 0 or n > b.burst then
+    return s, n == 0
+  end
+  local past, r = advance(b, carry_over(b, s, t), t, n)
+  if past > 0 or (past == 0 and r > b.full_r) then
+    return s, false
+  end
+  return state_at(b, t, past, r), true
+end
+
+-- answer returns the decision on a request for asked units at t. s is the state after
+-- the request, and spent is the number of units that the request spent.
+function bucket.answer(b, s, t, asked, spent, allowed)
+  s = carry_over(b, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
+    retry_after = 0, reset_after = max(0, bucket.reset_at(b, s) - t), delay = 0,
+  }
+  if allowed and b.leaky then
+    d.delay = delay(b, s, t, spent)
+  elseif not allowed and asked > b.burst then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = wait(b, advance(b, s, t, asked))
+  end
+  return d
+end
+
+-- refund changes TAT to max(t, TAT − n·T).
+function bucket.refund(b, s, t, n)
+  local now = carry_over(b, s, t)
+  if now.a < t or n == 0 then
+    return s
+  end
+  return back(b, now, t, times(b, n))
+end
+
+-- undo changes TAT to max(t, TAT − n·T + t − t0), except if units are owed to
+-- reservations. See tokenbucket.go for the reasons.
+function bucket.undo(b, s, was, after, t0, t, n)
+  if same(s, after) then
+    return was
+  end
+  local ahead = s.a - t - b.full
+  if b.leaky or t < t0 or s.c ~= b.fingerprint or s.a < t or ahead > 0 or (ahead == 0 and s.b > b.full_r) then
+    return s
+  end
+  local whole, r = times(b, n)
+  whole = whole - (t - t0)
+  if whole < 0 then
+    return s
+  end
+  return back(b, s, t, whole, r)
+end
+
+-- reset_at returns TAT, rounded up to a whole µs.
+function bucket.reset_at(_, s)
+  if s.b > 0 then
+    return s.a + 1
+  end
+  return s.a
+end
+
+-- reserve allows TAT to exceed t + B·T by at most max_delay. The units of a leaky
+-- bucket are delayed until the previous TAT.
+function bucket.reserve(b, s, t, n, max_delay)
+  if n == 0 or n > b.burst then
+    return s, 0, n == 0
+  end
+  local now = carry_over(b, s, t)
+  local past, r = advance(b, now, t, n)
+  local held = wait(b, past, r)
+  if b.leaky then
+    held = delay(b, now, t, 0)
+  end
+  if held > max_delay or past >= MAX_EXACT - b.full - t then
+    return s, held, false
+  end
+  return state_at(b, t, past, r), held, true
+end
+
+-- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
+-- already due, there is a later reservation, or the limit was changed.
+function bucket.cancel(b, s, mark, t, n)
+  if not same(s, mark) or s.c ~= b.fingerprint or n == 0 or due(b, mark, t, n) then
+    return s
+  end
+  return back(b, s, t, times(b, n))
+end
+
+return bucket
+
+end)()
+return x
+end
+if number == 2 then
+local x = (function()
+-- Lua implementation of tokenbucketinterval.go. In the state, a is the instant of the
+-- last refill, b the number of tokens plus one, and c the number of tokens owed to
+-- reservations.
+
+local interval_bucket = {}
+
+local MAX_UNITS = 1000000000
+
+function interval_bucket.new(terms)
+  return {rate = terms[1], interval = terms[2], burst = terms[3]}
+end
+
+-- unpack returns the instant of the last refill and the number of missing tokens, B −
+-- tokens + owed tokens. It limits the owed tokens to the number that can be refilled
+-- before the latest instant, because far more may have been owed under another limit.
+local function unpack(b, s)
+  if s.b == 0 then
+    return 0, 0
+  end
+  local missing = b.burst - min(s.b - 1, b.burst) + s.c
+  if s.c > 0 then
+    local intervals = floor((MAX_EXACT - s.a) / b.interval)
+    if intervals < ceil_div(missing, b.rate) then
+      missing = intervals * b.rate
+    end
+  end
+  return s.a, missing
+end
+
+local function pack(b, last, missing)
+  if missing == 0 then
+    return {a = 0, b = 0, c = 0}
+  end
+  return {a = last, b = max(0, b.burst - missing) + 1, c = max(0, missing - b.burst)}
+end
+
+-- at returns the bucket at t, after all refills up to t. A full bucket counts as
+-- unused, so its interval begins at t.
+local function at(b, s, t)
+  local last, missing = unpack(b, s)
+  if t > last then
+    local k = floor((t - last) / b.interval)
+    if k >= ceil_div(missing, b.rate) then
+      return t, 0
+    end
+    last = last + k * b.interval
+    missing = missing - k * b.rate
+  end
+  if missing == 0 then
+    last = t
+  end
+  return last, missing
+end
+
+-- instant_of returns the instant at which n tokens are available. n must be above the
+-- number of tokens available now.
+local function instant_of(b, last, missing, n)
+  return last + ceil_div(n - b.burst + missing, b.rate) * b.interval
+end
+
+-- take allows a request if and only if tokens >= n.
+function interval_bucket.take(b, s, t, n)
+  if n == 0 then
+    return s, true
+  end
+  local last, missing = at(b, s, t)
+  if n > b.burst - missing then
+    return s, false
+  end
+  return pack(b, last, missing + n), true
+end
+
+-- answer calculates retry_after = last + ceil((n−tokens)/R)·I − t and reset_after =
+-- last + ceil((B−tokens)/R)·I − t. reset_after is 0 if the bucket is full.
+function interval_bucket.answer(b, s, t, asked, _, allowed)
+  local last, missing = at(b, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = b.burst, remaining = max(0, b.burst - missing),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if missing > 0 then
+    d.reset_after = instant_of(b, last, missing, b.burst) - t
+  end
+  if not allowed and asked > b.burst then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = instant_of(b, last, missing, asked) - t
+  end
+  return d
+end
+
+-- refund sets tokens = min(B, tokens + n), after all refills up to t.
+function interval_bucket.refund(b, s, t, n)
+  if n == 0 then
+    return s
+  end
+  local last, missing = at(b, s, t)
+  return pack(b, last, missing - min(n, missing))
+end
+
+-- undo refunds n tokens, unless tokens were refilled since the take or are owed to
+-- reservations. If the take started the current interval, undo moves the beginning of
+-- that interval to t. See tokenbucketinterval.go for the reasons.
+function interval_bucket.undo(b, s, was, after, t0, t, n)
+  if same(s, after) then
+    return was
+  end
+  local last, missing = unpack(b, s)
+  if t < t0 or s.c > 0 or n == 0 or n > missing or s.a < after.a or s.a - after.a >= b.interval then
+    return s
+  end
+  local _, before = at(b, was, t0)
+  if before == 0 then
+    last = max(last, t)
+  end
+  return pack(b, last, missing - n)
+end
+
+-- reset_at returns the instant at which the bucket is full, or 0 if it is full.
+function interval_bucket.reset_at(b, s)
+  local last, missing = unpack(b, s)
+  if missing == 0 then
+    return 0
+  end
+  return instant_of(b, last, missing, b.burst)
+end
+
+-- reserve lets the bucket owe tokens that are not yet available, at most 1e9 in total,
+-- if they can be refilled before the latest instant.
+function interval_bucket.reserve(b, s, t, n, max_delay)
+  if n == 0 or n > b.burst then
+    return s, 0, n == 0
+  end
+  local last, missing = at(b, s, t)
+  local delay = 0
+  if n > b.burst - missing then
+    delay = instant_of(b, last, missing, n) - t
+  end
+  missing = missing + n
+  local payable = ceil_div(missing, b.rate) <= floor((MAX_EXACT - last) / b.interval)
+  if delay > max_delay or missing - b.burst > MAX_UNITS or not payable then
+    return s, delay, false
+  end
+  return pack(b, last, missing), delay, true
+end
+
+-- cancel refunds n tokens, unless the reservation with the state mark is already due or
+-- there is a later reservation.
+function interval_bucket.cancel(b, s, mark, t, n)
+  local last, missing = at(b, s, t)
+  if not same(s, mark) or n == 0 or missing <= b.burst then
+    return s
+  end
+  return pack(b, last, missing - min(n, missing))
+end
+
+return interval_bucket
+
+end)()
+return x
+end
+if number == 3 then
+local x = (function()
+-- Lua implementation of fixedwindow.go. In the state, a is the end of the window and b
+-- the count of the window.
+
+local fixed_window = {}
+
+function fixed_window.new(terms)
+  return {limit = terms[1], period = terms[2]}
+end
+
+-- ends_at returns the end of the window that contains a, the end of a window with
+-- another period. The count of that other window remains valid until then.
+local function ends_at(w, a)
+  return ceil_div(a, w.period) * w.period
+end
+
+-- at returns the state in the window of t. If s is the state of a later window, because
+-- the clock went back or the period became shorter, s applies until that window ends. A
+-- window with a count of 0 is unused.
+local function at(w, s, t)
+  local window_end = t - t % w.period + w.period
+  if s.b == 0 or s.a <= window_end - w.period then
+    return {a = window_end, b = 0, c = 0}
+  elseif s.a <= window_end then
+    return {a = window_end, b = s.b, c = 0}
+  end
+  return {a = ends_at(w, s.a), b = s.b, c = 0}
+end
+
+-- take allows a request if and only if count + n <= L.
+function fixed_window.take(w, s, t, n)
+  if n == 0 then
+    return s, true
+  end
+  local now = at(w, s, t)
+  if n > w.limit - now.b then
+    return s, false
+  end
+  now.b = now.b + n
+  return now, true
+end
+
+-- answer calculates remaining = L − count. retry_after and reset_after both last until
+-- the end of the window.
+function fixed_window.answer(w, s, t, asked, _, allowed)
+  s = at(w, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - s.b),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if s.b > 0 then
+    d.reset_after = s.a - t
+  end
+  if not allowed and asked > w.limit then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = s.a - t
+  end
+  return d
+end
+
+-- refund decreases the count of the current window by n, but not below 0.
+function fixed_window.refund(w, s, t, n)
+  local now = at(w, s, t)
+  if now.b == 0 or n == 0 then
+    return s
+  end
+  now.b = now.b - min(n, now.b)
+  return now
+end
+
+-- undo decreases the count of the window in which the units were counted. The order of
+-- takes does not matter for a count.
+function fixed_window.undo(_, s, was, after, _, _, n)
+  if same(s, after) then
+    return was
+  elseif s.a == after.a and s.b >= n then
+    return {a = s.a, b = s.b - n, c = s.c}
+  end
+  return s
+end
+
+-- reset_at returns the end of the window, or 0 if the count is 0.
+function fixed_window.reset_at(w, s)
+  if s.b == 0 then
+    return 0
+  end
+  return ends_at(w, s.a)
+end
+
+return fixed_window
+
+end)()
+return x
+end
+if number == 4 then
+local x = (function()
+-- Lua implementation of slidinglog.go. The state is a list of {at, units}, oldest
+-- first, with different instants. take (if it allows) and refund remove the oldest
+-- entries that have aged out, and then append an entry, or change or remove the newest
+-- entries. undo changes or removes any entry. fits and answer do not modify the list,
+-- because after a peek there may be a request at an earlier instant.
+
+local sliding_log = {}
+
+function sliding_log.new(terms)
+  return {limit = terms[1], period = terms[2]}
+end
+
+-- since returns the number of entries that are not later than the parameter before, the
+-- number of their units, and the number of units of all later entries.
+local function since(log, before)
+  local entries, aged, counted = 0, 0, 0
+  for i = 1, #log do
+    if log[i].at <= before then
+      entries, aged = i, aged + log[i].units
+    else
+      counted = counted + log[i].units
+    end
+  end
+  return entries, aged, counted
+end
+
+-- age removes the entries whose instants are not later than the parameter before.
+local function age(log, before)
+  local aged = since(log, before)
+  if aged == 0 then
+    return
+  end
+  for i = 1, #log do
+    log[i] = log[i + aged]
+  end
+end
+
+-- add adds n units at t, or to the newest entry if that is not before t or if room is
+-- false.
+local function add(log, t, n, room)
+  local newest = log[#log]
+  if newest and (t <= newest.at or not room) then
+    newest.at = max(t, newest.at)
+    newest.units = newest.units + n
+    return
+  end
+  log[#log + 1] = {at = t, units = n}
+end
+
+-- spent_by returns the instant at which the n-th of the units in the log was spent.
+local function spent_by(log, n)
+  local i = 0
+  repeat
+    i = i + 1
+    n = n - log[i].units
+  until n <= 0
+  return log[i].at
+end
+
+-- take allows a request if and only if counted + n <= L. If room is false, it does not
+-- add an entry: it adds the units to the newest entry and moves that entry's instant up
+-- to t.
+function sliding_log.take(w, log, t, n, room)
+  if n == 0 then
+    return true
+  end
+  if not sliding_log.fits(w, log, t, n) then
+    return false
+  end
+  age(log, t - w.period)
+  add(log, t, n, room)
+  return true
+end
+
+-- fits returns whether take would allow the request: counted + n <= L.
+function sliding_log.fits(w, log, t, n)
+  local _, _, counted = since(log, t - w.period)
+  return n == 0 or n <= w.limit - counted
+end
+
+-- answer calculates retry_after, the wait until enough of the oldest units have aged
+-- out, and reset_after, the wait until the newest entry has aged out.
+function sliding_log.answer(w, log, t, asked, allowed)
+  local _, aged, counted = since(log, t - w.period)
+  local d = {
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - counted),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if counted > 0 then
+    d.reset_after = log[#log].at + w.period - t
+  end
+  if not allowed and asked > w.limit then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = spent_by(log, aged + counted + asked - w.limit) + w.period - t
+  end
+  return d
+end
+
+-- refund removes n units, beginning with the newest entry.
+function sliding_log.refund(w, log, t, n)
+  if n == 0 then
+    return
+  end
+  age(log, t - w.period)
+  while n > 0 and #log > 0 do
+    local newest = log[#log]
+    if newest.units > n then
+      newest.units = newest.units - n
+      return
+    end
+    n = n - newest.units
+    log[#log] = nil
+  end
+end
+
+-- undo removes n units from the entry with this instant. It does nothing if there is no
+-- such entry with at least n units.
+function sliding_log.undo(_, log, instant, n)
+  local i = #log
+  while i > 0 and log[i].at > instant do
+    i = i - 1
+  end
+  local entry = log[i]
+  if not entry or entry.at ~= instant or entry.units < n then
+    return
+  end
+  entry.units = entry.units - n
+  if entry.units == 0 then
+    for j = i, #log do
+      log[j] = log[j + 1]
+    end
+  end
+end
+
+-- reset_at returns the instant at which the newest entry has aged out.
+function sliding_log.reset_at(w, log)
+  if #log == 0 then
+    return 0
+  end
+  return log[#log].at + w.period
+end
+
+return sliding_log
+
+end)()
+return x
+end
+if number == 5 then
+local x = (function()
+-- Lua implementation of slidingwindow.go. In the state, a is the end of the current
+-- window, b is prev, the count of the previous window, and c is cur, the count of the
+-- current window.
+
+local sliding_window = {}
+
+function sliding_window.new(terms)
+  return {limit = terms[1], period = terms[2]}
+end
+
+-- ends_at returns the end of the window that contains a, the end of a window with
+-- another period. The count of that other window remains valid until then.
+local function ends_at(w, a)
+  return ceil_div(a, w.period) * w.period
+end
+
+-- at returns the state in the window of t. If s is the state of a later window, because
+-- the clock went back or the period became shorter, s applies until that window ends. A
+-- window with counts of 0 is unused.
+local function at(w, s, t)
+  local window_end = t - t % w.period + w.period
+  if (s.b == 0 and s.c == 0) or s.a <= window_end - 2 * w.period then
+    return {a = window_end, b = 0, c = 0}
+  elseif s.a <= window_end - w.period then
+    return {a = window_end, b = s.c, c = 0}
+  elseif s.a <= window_end then
+    return {a = window_end, b = s.b, c = s.c}
+  end
+  return {a = ends_at(w, s.a), b = s.b, c = s.c}
+end
+
+-- free returns floor(L − E), the number of units that can be spent at t. s must be the
+-- state in the window of t. The result is negative if more units were spent than a
+-- lowered limit allows.
+local function free(w, s, t)
+  local left = min(s.a - t, w.period) -- P − e; at most P if the clock went back
+  return w.limit - s.c - mul_div_ceil(s.b, left, w.period)
+end
+
+-- admits_at returns the first instant at which E + n <= L. n must be at most L and is
+-- denied now. In the current window, the condition is prev·(P−e) <= (L−cur−n)·P. In the
+-- next window, where cur becomes prev, it is cur·(P−e) <= (L−n)·P.
+local function admits_at(w, s, n)
+  if s.c + n <= w.limit then
+    local left = mul_div(w.limit - s.c - n, w.period, s.b)
+    return s.a - left
+  end
+  local left = mul_div(w.limit - n, w.period, s.c)
+  return s.a + w.period - left
+end
+
+-- take allows a request if and only if E + n <= L. E is not rounded.
+function sliding_window.take(w, s, t, n)
+  if n == 0 then
+    return s, true
+  end
+  local now = at(w, s, t)
+  if n > free(w, now, t) then
+    return s, false
+  end
+  now.c = now.c + n
+  return now, true
+end
+
+-- answer calculates remaining = floor(L − E), at least 0.
+function sliding_window.answer(w, s, t, asked, _, allowed)
+  s = at(w, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, free(w, s, t)),
+    retry_after = 0, reset_after = max(0, sliding_window.reset_at(w, s) - t), delay = 0,
+  }
+  if not allowed and asked > w.limit then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = admits_at(w, s, asked) - t
+  end
+  return d
+end
+
+-- refund decreases cur and then prev, by n units in total, but not below 0.
+function sliding_window.refund(w, s, t, n)
+  local now = at(w, s, t)
+  if n == 0 or (now.b == 0 and now.c == 0) then
+    return s
+  end
+  local from_cur = min(n, now.c)
+  now.c = now.c - from_cur
+  now.b = now.b - min(n - from_cur, now.b)
+  return now
+end
+
+-- undo decreases the count of the window in which the units were counted: cur, or prev
+-- if one window has passed. The order of takes does not matter for a count.
+function sliding_window.undo(w, s, was, after, _, _, n)
+  if same(s, after) then
+    return was
+  elseif s.a == after.a and s.c >= n then
+    return {a = s.a, b = s.b, c = s.c - n}
+  elseif s.a == after.a + w.period and s.b >= n then
+    return {a = s.a, b = s.b - n, c = s.c}
+  end
+  return s
+end
+
+-- reset_at returns the end of the next window if cur > 0, the end of the current window
+-- if only prev > 0, and 0 if both are 0.
+function sliding_window.reset_at(w, s)
+  if s.c > 0 then
+    return ends_at(w, s.a) + w.period
+  elseif s.b > 0 then
+    return ends_at(w, s.a)
+  end
+  return 0
+end
+
+return sliding_window
+
+end)()
+return x
+end
+if number == 6 then
+local x = (function()
+local bucket = (function()
+-- Lua implementation of tokenbucket.go; leakybucket.lua uses it. In the state, a is TAT
+-- in whole µs, b the remainder in units of 1/d µs, and c the fingerprint of the limit.
+
+local bucket = {}
+
+-- new gives the parameters names: T = p/d µs in lowest terms, unit = T and full = B·T.
+-- unit and full are whole µs with a remainder in units of 1/d µs.
+function bucket.new(terms)
+  return {
+    burst = terms[1], p = terms[2], d = terms[3],
+    unit = terms[4], unit_r = terms[5],
+    full = terms[6], full_r = terms[7],
+    fingerprint = terms[8], leaky = false,
+  }
+end
+
+-- times returns n·T as whole µs and a remainder in units of 1/d µs. A result of 2^53 µs
+-- or more is not exact, but it is exact that it exceeds any TAT.
+local function times(f, n)
+  local whole = floor(f.p / f.d)
+  local q, r = mul_div(f.p % f.d, n, f.d)
+  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
+    return EXACT, 0
+  end
+  return n * whole + q, r
+end
+
+-- units_in returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
+-- rounded up. The result must be below 2^53.
+local function units_in(f, whole, r)
+  local q, rest = mul_div(f.d, whole, f.p)
+  return q + ceil_div(rest + r, f.p)
+end
+
+-- carry_over converts the state of another limit: it keeps TAT, rounds a fraction of a
+-- µs up, and reduces TAT to t + B·T if it is later.
+local function carry_over(b, s, t)
+  if s.c == b.fingerprint then
+    return s
+  end
+  local a, r = s.a, 0
+  if s.b > 0 then
+    a = a + 1
+  end
+  if a > t + b.full then
+    a, r = t + b.full, b.full_r
+  end
+  return {a = a, b = r, c = b.fingerprint}
+end
+
+-- advance calculates TAT after n further units were spent, whether or not they are
+-- available. It returns the number of µs by which TAT exceeds t + full, which may be
+-- negative, and a remainder in units of 1/d µs. TAT itself could exceed 2^53 after the
+-- clock went back.
+local function advance(b, s, t, n)
+  local ahead, rest = s.a - t, s.b
+  if ahead < 0 then
+    ahead, rest = 0, 0
+  end
+  local whole, r = b.unit, b.unit_r
+  if n ~= 1 then
+    whole, r = times(b, n)
+  end
+  local past = ahead - b.full + whole
+  r = rest + r
+  if r >= b.d then
+    past, r = past + 1, r - b.d
+  end
+  return past, r
+end
+
+-- state_at returns the state with the TAT that advance calculated.
+local function state_at(b, t, past, r)
+  return {a = t + b.full + past, b = r, c = b.fingerprint}
+end
+
+-- wait returns the number of µs, rounded up, until the TAT that advance calculated is
+-- at most t + B·T.
+local function wait(b, past, r)
+  if r > b.full_r then
+    past = past + 1
+  end
+  return max(0, past)
+end
+
+-- delay returns the number of µs, rounded up, after which the n units that were just
+-- spent may proceed: TAT − n·T − t.
+local function delay(b, s, t, n)
+  local whole, r = times(b, n)
+  local d = s.a - t - whole
+  if s.b > r then
+    d = d + 1
+  end
+  return max(0, d)
+end
+
+local function remaining(b, s, t)
+  if s.a < t then
+    return b.burst
+  end
+  if s.a - t > b.full then
+    return 0
+  end
+  return max(0, b.burst - units_in(b, s.a - t, s.b))
+end
+
+-- back makes TAT earlier by whole + r/d µs, but not earlier than t.
+local function back(b, s, t, whole, r)
+  local a = s.a - whole
+  r = s.b - r
+  if r < 0 then
+    a, r = a - 1, r + b.d
+  end
+  if a < t then
+    a, r = t, 0
+  end
+  return {a = a, b = r, c = s.c}
+end
+
+-- due returns whether the n units of the reservation with the state mark were allowed
+-- to proceed by t.
+local function due(b, mark, t, n)
+  if b.leaky then
+    return delay(b, mark, t, n) == 0
+  end
+  return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
+end
+
+-- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
+-- the new TAT is max(TAT, t) + n·T.
+function bucket.take(b, s, t, n)
+  if n == 0 or n > b.burst then
+    return s, n == 0
+  end
+  local past, r = advance(b, carry_over(b, s, t), t, n)
+  if past > 0 or (past == 0 and r > b.full_r) then
+    return s, false
+  end
+  return state_at(b, t, past, r), true
+end
+
+-- answer returns the decision on a request for asked units at t. s is the state after
+-- the request, and spent is the number of units that the request spent.
+function bucket.answer(b, s, t, asked, spent, allowed)
+  s = carry_over(b, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = b.burst, remaining = remaining(b, s, t),
+    retry_after = 0, reset_after = max(0, bucket.reset_at(b, s) - t), delay = 0,
+  }
+  if allowed and b.leaky then
+    d.delay = delay(b, s, t, spent)
+  elseif not allowed and asked > b.burst then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = wait(b, advance(b, s, t, asked))
+  end
+  return d
+end
+
+-- refund changes TAT to max(t, TAT − n·T).
+function bucket.refund(b, s, t, n)
+  local now = carry_over(b, s, t)
+  if now.a < t or n == 0 then
+    return s
+  end
+  return back(b, now, t, times(b, n))
+end
+
+-- undo changes TAT to max(t, TAT − n·T + t − t0), except if units are owed to
+-- reservations. See tokenbucket.go for the reasons.
+function bucket.undo(b, s, was, after, t0, t, n)
+  if same(s, after) then
+    return was
+  end
+  local ahead = s.a - t - b.full
+  if b.leaky or t < t0 or s.c ~= b.fingerprint or s.a < t or ahead > 0 or (ahead == 0 and s.b > b.full_r) then
+    return s
+  end
+  local whole, r = times(b, n)
+  whole = whole - (t - t0)
+  if whole < 0 then
+    return s
+  end
+  return back(b, s, t, whole, r)
+end
+
+-- reset_at returns TAT, rounded up to a whole µs.
+function bucket.reset_at(_, s)
+  if s.b > 0 then
+    return s.a + 1
+  end
+  return s.a
+end
+
+-- reserve allows TAT to exceed t + B·T by at most max_delay. The units of a leaky
+-- bucket are delayed until the previous TAT.
+function bucket.reserve(b, s, t, n, max_delay)
+  if n == 0 or n > b.burst then
+    return s, 0, n == 0
+  end
+  local now = carry_over(b, s, t)
+  local past, r = advance(b, now, t, n)
+  local held = wait(b, past, r)
+  if b.leaky then
+    held = delay(b, now, t, 0)
+  end
+  if held > max_delay or past >= MAX_EXACT - b.full - t then
+    return s, held, false
+  end
+  return state_at(b, t, past, r), held, true
+end
+
+-- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
+-- already due, there is a later reservation, or the limit was changed.
+function bucket.cancel(b, s, mark, t, n)
+  if not same(s, mark) or s.c ~= b.fingerprint or n == 0 or due(b, mark, t, n) then
+    return s
+  end
+  return back(b, s, t, times(b, n))
+end
+
+return bucket
+
+end)()
+-- Lua implementation of leakybucket.go: the token bucket with the flag leaky set. The
+-- text of the token bucket precedes this text, as the local variable bucket.
+
+local new = bucket.new
+
+function bucket.new(terms)
+  local b = new(terms)
+  b.leaky = true
+  return b
+end
+
+return bucket
+
+end)()
+return x
+end
+end
+
+local function decide(KEYS, ARGV)
+-- This is the only script for the store's own layout. It executes a list of runs on the
+-- states of KEYS at one instant and writes the states that changed. A run is one or
+-- several equal operations on one key. The script consists of prelude.lua,
+-- fastpath.lua, log.lua, logchunks.lua, slowpath.lua and commit.lua. Before them come
+-- arithmetic.lua and the function algorithm_of, which returns the functions of the
+-- algorithm with a given number.
+--
+-- ARGV[1] is the header: the instant in µs, or -1 for the server's clock; the mode; the
+-- number of keys with plain states, which precede the keys with logs; and the rules,
+-- each with its algorithm and its parameters. ARGV[2] is the list of runs. A run
+-- consists of the number of its key, the number of its rule, a verb, a count, units,
+-- and the arguments of the verb. Numbers are packed by struct, little-endian.
+--
+-- The reply is one string: the instant, then the previous value of each plain state,
+-- then the decisions of each run on a log. For plain states the caller repeats the
+-- steps to compute the decisions.
+
+local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
+
+-- Modes: EACH executes every run independently, ALL takes all runs or none, PEEK_ALL
+-- reports what ALL would decide.
+local EACH, ALL, PEEK_ALL = 0, 1, 2
+local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
+local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
+-- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
+-- the key expires, or 0 if that is not stored.
+local VALUE, VALUE_BYTES = '<BdI4I4d', 25
+local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
+local RUN, DOUBLES = '<HHBI4d', '<dddddddddddd'
+local UNUSED = {a = 0, b = 0, c = 0}
+local DAY, MIN_EXTRA, MAX_EXTRA = 86400000, 10000, 60000 -- ms
+
+local head, runs = ARGV[1], ARGV[2]
+local t, mode, plain, rule_count, at = unpack_from('<dBHH', head)
+local server_clock = t < 0
+if server_clock then
+  local clock = redis.call('TIME')
+  t = clock[1] * 1000000 + clock[2]
+end
+
+local loaded, rules = {}, {}
+for i = 1, rule_count do
+  local algorithm, count
+  algorithm, count, at = unpack_from('<BB', head, at)
+  local params = {unpack_from(DOUBLES:sub(1, count + 1), head, at)}
+  at = params[count + 1]
+  local x = loaded[algorithm]
+  if not x then
+    x = algorithm_of(algorithm)
+    loaded[algorithm] = x
+  end
+  rules[i] = {x = x, w = x.new(params)}
+end
+
+-- SET_TTL is the option of SET, and EXPIRE the command, that sets the TTL of a key. The
+-- TTL is rounded up to a millisecond and never 0. An instant that the caller passed is
+-- independent of the server's clock, so the key is then kept for a day longer than its
+-- state matters.
+local SET_TTL, EXPIRE, FROM, EXTRA = 'PXAT', 'PEXPIREAT', 0, 0
+if not server_clock then
+  SET_TTL, EXPIRE, FROM, EXTRA = 'PX', 'PEXPIRE', t, DAY
+end
+
+-- ttl_end returns the argument of SET_TTL and EXPIRE for a key whose state is unused
+-- from reset_at on: an instant in ms, or a duration in ms if the caller passed the
+-- instant.
+local function ttl_end(reset_at)
+  return ceil_div(max(0, reset_at - FROM), 1000) + EXTRA
+end
+
+-- current_ttl returns the TTL of a key in the form of ttl_end, or a number below 0 if the
+-- key does not exist or has no TTL.
+local function current_ttl(key)
+  local left = redis.call('PTTL', key)
+  if left >= 0 and server_clock then
+    left = floor(t / 1000) + left
+  end
+  return left
+end
+
+-- extend_ttl sets the TTL of a key whose value did not change, if the TTL is missing or
+-- ends before needed, a result of ttl_end. A denied request never shortens a TTL: the
+-- value may have been written under another limit, by which it matters for longer.
+local function extend_ttl(key, needed)
+  if current_ttl(key) < needed then
+    redis.call(EXPIRE, key, needed)
+  end
+end
+
+-- keep_ttl is whether this call may be undone, or undoes another call. Such a call does
+-- not shorten a TTL, because the state before it may matter for longer.
+local keep_ttl = mode == ALL
+
+-- ttl_of_write returns the argument of SET_TTL and EXPIRE for a key that is written and
+-- whose state is unused from reset_at on.
+local function ttl_of_write(key, reset_at)
+  local needed = ttl_end(reset_at)
+  if keep_ttl then
+    return max(needed, current_ttl(key))
+  end
+  return needed
+end
+
+-- Read the states of the keys with plain states. A value that was written by another
+-- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
+-- is an error.
+local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
+if plain > 0 and #KEYS > 1 and mode == EACH then
+  -- MGET returns nothing for a key that is not a string; see commit.lua.
+  before = redis.call('MGET', unpack(KEYS, 1, plain))
+else
+  for k = 1, plain do
+    before[k] = redis.call('GET', KEYS[k])
+  end
+end
+for k = 1, plain do
+  local v = before[k]
+  if not v then
+    states[k] = UNUSED
+  else
+    local format, a, b, c
+    if #v == VALUE_BYTES then
+      format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
+    end
+    if format == FORMAT and a >= 0 and a <= MAX_EXACT then
+      found[k] = {a = a, b = b, c = c}
+      states[k] = found[k]
+    elseif mode == EACH then
+      states[k], foreign[k] = UNUSED, true
+    else
+      error('HEADGATE_FOREIGN')
+    end
+  end
+end
+
+local pos, size = 1, #runs
+local logs, answers = {}, {}
+
+-- take_times takes n units count times at one instant. If all takes together are
+-- allowed, they are one take of the sum. Otherwise the takes are executed one after
+-- another until one is denied; all later takes would be denied, too.
+local function take_times(x, w, s, n, count)
+  local next, ok = x.take(w, s, t, n * count)
+  if ok or count == 1 then
+    return next
+  end
+  repeat
+    s, ok = x.take(w, s, t, n)
+  until not ok
+  return s
+end
+
+-- The fast path executes the most frequent runs: takes and peeks of plain states.
+while pos <= size and mode == EACH and plain == #KEYS do
+  local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
+  if verb > PEEK then
+    break
+  end
+  local rule = rules[r]
+  if verb == TAKE then
+    states[k] = take_times(rule.x, rule.w, states[k], n, count)
+  end
+  last_rule[k], pos = rule, next
+end
+if pos <= size then
+-- The storage of sliding logs. An entry consists of an instant and the running total of
+-- units up to this entry. Totals are stored modulo 2^32: a log has at most 10^9 units,
+-- so the difference of two totals is exact. The units of a range of entries are such a
+-- difference, and a binary search finds the ends of the range. So no operation reads
+-- all entries.
+--
+-- A small log is a string: the format, the total before the first entry, and the
+-- entries, oldest first. A log with more than CHUNK entries is a hash; see
+-- logchunks.lua. The table log has the newest entries, at least one, in the field tail.
+--
+-- Operations change only the table log. log_store.save writes it at the end of the
+-- script. If a key were deleted earlier, a cluster node that is moving the slot of the
+-- key would refuse to access the key again.
+local log_store = {}
+local SMALL, SMALL_BYTES, LOG_FORMAT = '<BI4', 5, 3
+local ENTRY, ENTRY_BYTES, WRAP = '<dI4', 12, 4294967296
+local CHUNK = 127 -- maximum entries of a small log, and entries of a chunk
+local MAX_SMALL, MAX_ENTRIES = 1024, 1048576 -- maximum entries of a string, and of a hash
+local chunked -- returns the functions for a log that is a hash; see logchunks.lua
+
+-- entry_at returns the instant and the total of entry i. The first entry has number 0.
+local function entry_at(entries, i)
+  return unpack_from(ENTRY, entries, i * ENTRY_BYTES + 1)
+end
+
+-- find searches for the first entry, from the entry first on, that is later than cut
+-- and up to which there are at least k units since the total base. It returns the
+-- number of the entry, the units before it, and whether there is such an entry. If
+-- there is none, it returns the number of entries and their units.
+local function find(entries, first, base, cut, k)
+  local count, units = #entries / ENTRY_BYTES, 0
+  local low, high, probe = first, count, first -- the first entry is often the result
+  while low < high do
+    local at, total = entry_at(entries, probe)
+    total = (total - base) % WRAP
+    if at > cut and total >= k then
+      high = probe
+    else
+      low, units = probe + 1, total
+    end
+    probe = floor((low + high) / 2)
+  end
+  return low, units, low < count
+end
+
+local function newest(log)
+  return entry_at(log.tail, #log.tail / ENTRY_BYTES - 1)
+end
+
+-- search is like find for the whole log. It returns the number of the chunk with the
+-- entry (nil for the tail), the number of the entry in it, the units before the entry,
+-- its instant and its units. If no entry matches, the instant is nil.
+local function search(log, cut, k)
+  local before = 0
+  if log.chunks then
+    local _, total = newest(log)
+    before = log.total - (total - log.base) % WRAP
+  end
+  if log.chunks and k <= before then
+    local chunk, i, at, units
+    chunk, i, before, at, units = chunked().search(log, cut, k)
+    if at then
+      return chunk, i, before, at, units
+    end
+  end
+  local i, units, found = find(log.tail, 0, log.base, cut, k - before)
+  if not found then
+    return nil, i, before + units
+  end
+  local at, total = entry_at(log.tail, i)
+  return nil, i, before + units, at, (total - log.base) % WRAP - units
+end
+
+-- aged_units returns the units that are not later than cut. It stores the position of
+-- the first later entry in the table log.
+local function aged_units(log, cut)
+  if log.cut ~= cut then
+    local chunk, i, units = nil, 0, log.total
+    if log.total > 0 and newest(log) > cut then
+      chunk, i, units = search(log, cut, 0)
+    end
+    log.cut, log.aged, log.first_chunk, log.first_entry = cut, units, chunk, i
+  end
+  return log.aged
+end
+
+-- summary returns the log as a list of at most three entries, on which the algorithm
+-- works: the units that are not later than cut, the later ones up to the entry with
+-- unit k (if k is not nil) at the instant of that entry, and the remaining units at the
+-- newest instant.
+local function summary(log, cut, k)
+  local list, done = {}, aged_units(log, cut)
+  if done > 0 then
+    list[1] = {at = cut, units = done}
+  end
+  if k then
+    local _, _, before, at, units = search(log, cut, k)
+    list[#list + 1] = {at = at, units = before + units - done}
+    done = before + units
+  end
+  if log.total > done then
+    list[#list + 1] = {at = newest(log), units = log.total - done}
+  end
+  return list
+end
+
+local function units_of(list)
+  local total = 0
+  for i = 1, #list do
+    total = total + list[i].units
+  end
+  return total
+end
+
+function log_store.fits(log, rule, n)
+  return rule.x.fits(rule.w, summary(log, t - rule.w.period), t, n)
+end
+
+function log_store.answer(log, rule, n, allowed)
+  local k
+  if not allowed and n <= rule.w.limit then -- wait until the entry with this unit expires
+    k = log.total + n - rule.w.limit
+  end
+  return rule.x.answer(rule.w, summary(log, t - rule.w.period, k), t, n, allowed)
+end
+
+local function mark_changed(log)
+  log.changed, log.cut = true, nil
+end
+
+-- clear removes all entries.
+local function clear(log)
+  mark_changed(log)
+  log.tail, log.base, log.total = '', 0, 0
+  if log.chunks then
+    chunked().restart(log)
+  end
+end
+
+-- drop removes the entries that aged_units has counted.
+local function drop(log)
+  local chunk, i, aged = log.first_chunk, log.first_entry, log.aged
+  if aged == 0 then
+    return
+  elseif aged == log.total then
+    clear(log)
+    return
+  end
+  mark_changed(log)
+  log.total = log.total - aged
+  if chunk then
+    chunked().drop(log, chunk, i)
+    return
+  end
+  if log.chunks then
+    log.chunks.first = log.chunks.last
+  end
+  if i > 0 then
+    local _
+    _, log.base = entry_at(log.tail, i - 1)
+    log.tail = log.tail:sub(i * ENTRY_BYTES + 1)
+  end
+end
+
+-- replaceable returns whether the script may delete a key and create it again. A
+-- cluster node that is moving the slot of the key refuses to access a key that does not
+-- exist.
+local function replaceable(key)
+  return type(redis.pcall('GET', key .. '~')) ~= 'table'
+end
+
+-- add adds n units at an instant: to the newest entry if merged is true, and otherwise
+-- as a new entry.
+local function add(log, at, n, merged)
+  local total = log.base
+  if log.tail ~= '' then
+    local _
+    _, total = newest(log)
+  end
+  mark_changed(log)
+  local entry = pack(ENTRY, at, (total + n) % WRAP)
+  log.tail = (merged and log.tail:sub(1, -ENTRY_BYTES - 1) or log.tail) .. entry
+  log.total = log.total + n
+  if #log.tail > CHUNK * ENTRY_BYTES and (log.chunks or not log.stored or replaceable(log.key)) then
+    chunked().split(log)
+  end
+end
+
+-- truncate removes the newest entries so that k units remain.
+local function truncate(log, k)
+  if k == 0 then
+    clear(log)
+    return
+  end
+  local chunk, i, before, at, units = search(log, -1, k)
+  mark_changed(log)
+  if chunk then
+    chunked().reopen(log, chunk, i)
+  else
+    log.tail = log.tail:sub(1, (i + 1) * ENTRY_BYTES)
+  end
+  local _, total = newest(log)
+  log.tail = log.tail:sub(1, -ENTRY_BYTES - 1) .. pack(ENTRY, at, (total - (before + units - k)) % WRAP)
+  log.total = k
+end
+
+-- room returns whether the log may have another entry.
+local function room(log)
+  if log.chunks then
+    return chunked().count(log) < MAX_ENTRIES
+  end
+  return #log.tail < MAX_SMALL * ENTRY_BYTES
+end
+
+-- take takes n units, which the limit allows.
+function log_store.take(log, rule, n)
+  if n == 0 then
+    return
+  end
+  local list = summary(log, t - rule.w.period)
+  local last = list[#list]
+  rule.x.take(rule.w, list, t, n, room(log))
+  drop(log)
+  add(log, list[#list].at, n, list[#list] == last)
+end
+
+-- refund refunds n units, beginning with the newest entry.
+function log_store.refund(log, rule, n)
+  if n == 0 or log.total == 0 then
+    return
+  end
+  local cut, k = t - rule.w.period, log.total - n
+  local list = summary(log, cut, k > aged_units(log, cut) and k or nil)
+  rule.x.refund(rule.w, list, t, n)
+  drop(log)
+  truncate(log, units_of(list))
+end
+
+function log_store.reset(log)
+  clear(log)
+end
+
+-- subtract reduces the totals from entry i on by n.
+local function subtract(entries, i, n)
+  local parts = {entries:sub(1, i * ENTRY_BYTES)}
+  for j = i, #entries / ENTRY_BYTES - 1 do
+    local at, total = entry_at(entries, j)
+    parts[#parts + 1] = pack(ENTRY, at, (total - n) % WRAP)
+  end
+  return concat(parts)
+end
+
+-- undo removes n units that the log recorded at the instant mark. An entry that then
+-- has no units is kept, unless it is the newest one.
+function log_store.undo(log, rule, mark, n)
+  local chunk, i, before, at, units = search(log, mark - 1, 0)
+  if at ~= mark then
+    return
+  end
+  local list, rest = {}, log.total - before - units
+  if before > 0 then
+    list[1] = {at = mark - 1, units = before}
+  end
+  list[#list + 1] = {at = mark, units = units}
+  if rest > 0 then
+    list[#list + 1] = {at = newest(log), units = rest}
+  end
+  rule.x.undo(rule.w, list, mark, n)
+  local left = units_of(list)
+  if left == log.total then
+    return
+  elseif rest == 0 then
+    truncate(log, left)
+    return
+  end
+  mark_changed(log)
+  if chunk then
+    chunked().subtract(log, chunk, i, log.total - left, subtract)
+  else
+    log.tail = subtract(log.tail, i, log.total - left)
+  end
+  log.total = left
+end
+
+-- read_head returns the head of a log that is a hash, or nil if the key does not exist.
+-- The second result is whether the value was written by another program.
+local function read_head(key)
+  local head = redis.pcall('HGET', key, 'h')
+  if type(head) == 'table' then
+    if mode == EACH and head.err:find('WRONGTYPE', 1, true) then
+      return nil, true
+    end
+    head = redis.call('HGET', key, 'h') -- raises the same error
+  end
+  return head, not head and type(redis.pcall('GET', key)) == 'table'
+end
+
+-- read_small decodes a string. It returns false if another program wrote the string.
+local function read_small(log, value)
+  local bytes = #value - SMALL_BYTES
+  if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or value:byte(1) ~= LOG_FORMAT then
+    return false
+  end
+  local _, total
+  _, log.base = unpack_from(SMALL, value)
+  log.tail = value:sub(SMALL_BYTES + 1)
+  _, total = newest(log)
+  log.total, log.stored = (total - log.base) % WRAP, 'string'
+  return true
+end
+
+-- open returns the log of a key. The parameter value is the string of the key; false
+-- means that the key has no string. If the value was written by another program, open
+-- returns nil in mode EACH; in the other modes that is an error.
+function log_store.open(key, value)
+  local log = {key = key, tail = '', base = 0, total = 0}
+  local foreign
+  if value then
+    foreign = not read_small(log, value)
+  else
+    value, foreign = read_head(key)
+    if value then
+      foreign = not chunked().open(log, value)
+    end
+  end
+  if not foreign then
+    return log
+  elseif mode ~= EACH then
+    error('HEADGATE_FOREIGN')
+  end
+end
+
+-- save writes a log that has changed. It deletes a log that is unused. A log that did
+-- not change, because the units were denied, only gets a longer TTL.
+function log_store.save(log, rule)
+  if log.total > 0 and not log.changed then
+    extend_ttl(log.key, ttl_end(rule.x.reset_at(rule.w, {{at = newest(log)}})))
+    return
+  end
+  local reset_at = 0
+  if log.total > 0 then
+    reset_at = rule.x.reset_at(rule.w, {{at = newest(log)}})
+  end
+  if log.total == 0 or (server_clock and reset_at <= t and not keep_ttl) then
+    if log.stored then
+      redis.call(log.stored == 'hash' and 'UNLINK' or 'DEL', log.key)
+    end
+    return
+  end
+  local ttl = ttl_of_write(log.key, reset_at)
+  if log.chunks then
+    chunked().save(log)
+    redis.call(EXPIRE, log.key, ttl)
+  else
+    redis.call('SET', log.key, pack(SMALL, LOG_FORMAT, log.base) .. log.tail, SET_TTL, ttl)
+  end
+end
+-- A log with more than CHUNK entries is a hash of chunks. A chunk has CHUNK entries and
+-- does not change any more, except by a refund or an undo. CHUNK consecutive chunks are
+-- a group. An index has an entry for each chunk of a group, or for each group: the
+-- instant of its last entry, and the running total of units. The fields are:
+--
+--   h        the head, and the newest entries, at least one
+--   0, 1, …  the chunks
+--   g        the index of the chunks in the last group
+--   g0, g1…  the indexes of the chunks in the groups before
+--   r        the index of these groups
+--
+-- The totals of an index, or of a chunk, begin with a total of their own, so an undo
+-- changes one chunk and its indexes. An operation reads and writes at most one chunk
+-- and its indexes for each end of a range. Chunks that are no longer part of the log
+-- are never read; each call that writes the log deletes some of them.
+--
+-- The head has the following numbers. Chunks below low and from high on are not stored.
+-- first is the number of the chunk with the oldest entry, skip the number of entries in
+-- it that were removed, and last the number that the tail gets when it is a chunk. top
+-- is the first group in the index r. The totals before the oldest entry are chunk_base
+-- in its chunk, group_base in the index of its group, and root_base in the index r. If
+-- first is not last, oldest and front are the instant and the units of the oldest
+-- entry.
+local HEAD, HEAD_BYTES = '<BddddddI4I4I4I4I4I4I4', 77
+local MAX_DELETED = 16 -- chunks that one call deletes
+local chunk_functions
+
+function chunked()
+  if chunk_functions then
+    return chunk_functions
+  end
+  local store = {}
+  chunk_functions = store
+
+  -- node returns a chunk or an index.
+  local function node(log, field)
+    local n = log.chunks.nodes[field]
+    if not n then
+      local raw = redis.call('HGET', log.key, field)
+      if not raw then
+        error('HEADGATE_FOREIGN')
+      end
+      n = {base = unpack_from('<I4', raw), entries = raw:sub(5)}
+      log.chunks.nodes[field] = n
+    end
+    return n
+  end
+
+  local function put(log, field, entries, base)
+    log.chunks.nodes[field] = {base = base, entries = entries}
+    log.chunks.written[field] = true
+  end
+
+  local function group_of(chunk)
+    return floor(chunk / CHUNK)
+  end
+
+  -- index_of returns the field with the index of a group.
+  local function index_of(log, group)
+    return group == group_of(log.chunks.last) and 'g' or 'g' .. group
+  end
+
+  -- last_total returns the total of the last entry of a node.
+  local function last_total(n)
+    if n.entries == '' then
+      return n.base
+    end
+    local _, total = entry_at(n.entries, #n.entries / ENTRY_BYTES - 1)
+    return total
+  end
+
+  -- total_before returns the total before entry i of a node.
+  local function total_before(n, i)
+    if i == 0 then
+      return n.base
+    end
+    local _, total = entry_at(n.entries, i - 1)
+    return total
+  end
+
+  function store.open(log, head)
+    local bytes = #head - HEAD_BYTES
+    if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or head:byte(1) ~= LOG_FORMAT then
+      return false
+    end
+    local x, _ = {nodes = {}, written = {}}
+    _, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total = unpack_from(HEAD, head)
+    log.chunks, log.tail, log.stored = x, head:sub(HEAD_BYTES + 1), 'hash'
+    return true
+  end
+
+  -- count returns the number of entries of the log.
+  function store.count(log)
+    local x = log.chunks
+    local entries = #log.tail / ENTRY_BYTES
+    if x.first < x.last then
+      entries = entries + (x.last - x.first) * CHUNK - x.skip
+    end
+    return entries
+  end
+
+  -- find_chunk searches the indexes for the chunk with the entry. It returns its number
+  -- and the units before it, or nil and the units of all chunks.
+  local function find_chunk(log, cut, k)
+    local x = log.chunks
+    local first, open = group_of(x.first), group_of(x.last)
+    local group, before, base, from, found = open, 0, 0, 0, nil
+    if first < open then
+      group, before, found = find(node(log, 'r').entries, first - x.top, x.root_base, cut, k)
+      group = found and x.top + group or open
+    end
+    if group == first then
+      base, from = x.group_base, x.first % CHUNK
+    end
+    local i, units, found_chunk = find(node(log, index_of(log, group)).entries, from, base, cut, k - before)
+    return found_chunk and group * CHUNK + i or nil, before + units
+  end
+
+  function store.search(log, cut, k)
+    local x = log.chunks
+    if x.first == x.last then
+      return nil, 0, 0
+    elseif x.oldest > cut and k <= x.front then
+      return x.first, x.skip, 0, x.oldest, x.front
+    end
+    local chunk, before = find_chunk(log, cut, k)
+    if not chunk then
+      return nil, 0, before
+    end
+    local n, from = node(log, chunk), 0
+    local base = n.base
+    if chunk == x.first then
+      base, from = x.chunk_base, x.skip
+    end
+    local i, units = find(n.entries, from, base, cut, k - before)
+    local at, total = entry_at(n.entries, i)
+    return chunk, i, before + units, at, (total - base) % WRAP - units
+  end
+
+  -- drop removes the entries before entry i of a chunk.
+  function store.drop(log, chunk, i)
+    local x, group = log.chunks, group_of(chunk)
+    local n, index = node(log, chunk), node(log, index_of(log, group))
+    local base = total_before(n, i)
+    local group_base = total_before(index, chunk % CHUNK) + (base - n.base) % WRAP
+    if group < group_of(x.last) then
+      x.root_base = (total_before(node(log, 'r'), group - x.top) + group_base) % WRAP
+    end
+    x.first, x.skip, x.chunk_base, x.group_base = chunk, i, base, group_base % WRAP
+    local total
+    x.oldest, total = entry_at(n.entries, i)
+    x.front = (total - base) % WRAP
+  end
+
+  -- restart makes all chunks unused. New chunks begin with a new group.
+  function store.restart(log)
+    local x = log.chunks
+    local group = ceil_div(max(x.last, x.high), CHUNK)
+    x.first, x.last, x.high, x.top = group * CHUNK, group * CHUNK, group * CHUNK, group
+    put(log, 'g', '', 0)
+    put(log, 'r', '', 0)
+  end
+
+  -- close_group adds the full index of the last group to the index of the groups.
+  local function close_group(log, group, at)
+    local x = log.chunks
+    local index, root = node(log, 'g'), node(log, 'r')
+    local first = group_of(x.first)
+    local unused = min(first - x.top, #root.entries / ENTRY_BYTES)
+    local base, entries = total_before(root, unused), root.entries:sub(unused * ENTRY_BYTES + 1)
+    local before = last_total(root)
+    if first == group then
+      x.root_base = (before + x.group_base) % WRAP
+    end
+    x.top = group - #entries / ENTRY_BYTES
+    put(log, 'r', entries .. pack(ENTRY, at, (before + last_total(index)) % WRAP), base)
+    put(log, 'g' .. group, index.entries, 0)
+    put(log, 'g', '', 0)
+  end
+
+  -- close_chunk makes a chunk of the oldest entries of the tail.
+  local function close_chunk(log)
+    local x, index = log.chunks, node(log, 'g')
+    local entries = log.tail:sub(1, CHUNK * ENTRY_BYTES)
+    local at, total = entry_at(entries, CHUNK - 1)
+    local before = last_total(index)
+    if x.first == x.last then
+      local oldest, first_total = entry_at(entries, 0)
+      x.skip, x.chunk_base, x.group_base = 0, log.base, before
+      x.oldest, x.front = oldest, (first_total - log.base) % WRAP
+    end
+    put(log, x.last, entries, log.base)
+    put(log, 'g', index.entries .. pack(ENTRY, at, (before + total - log.base) % WRAP), 0)
+    log.tail, log.base = log.tail:sub(CHUNK * ENTRY_BYTES + 1), total
+    x.last = x.last + 1
+    x.high = max(x.high, x.last)
+    if x.last % CHUNK == 0 then
+      close_group(log, x.last / CHUNK - 1, at)
+    end
+  end
+
+  -- split makes chunks of a tail that is too long. A small log becomes a hash.
+  function store.split(log)
+    if not log.chunks then
+      log.chunks = {
+        nodes = {}, written = {}, low = 0, first = 0, last = 0, high = 0, top = 0, oldest = 0,
+        skip = 0, chunk_base = 0, group_base = 0, root_base = 0, front = 0,
+      }
+      put(log, 'g', '', 0)
+      put(log, 'r', '', 0)
+    end
+    while #log.tail > CHUNK * ENTRY_BYTES do
+      close_chunk(log)
+    end
+  end
+
+  -- reopen removes all entries after entry i of a chunk. The rest of the chunk becomes
+  -- the tail.
+  function store.reopen(log, chunk, i)
+    local x, n, from = log.chunks, node(log, chunk), 0
+    local group, open = group_of(chunk), group_of(log.chunks.last)
+    log.base = n.base
+    if chunk == x.first then
+      log.base, from = x.chunk_base, x.skip
+    end
+    log.tail = n.entries:sub(from * ENTRY_BYTES + 1, (i + 1) * ENTRY_BYTES)
+    local index = node(log, index_of(log, group))
+    put(log, 'g', index.entries:sub(1, chunk % CHUNK * ENTRY_BYTES), 0)
+    if group < open then
+      local root = node(log, 'r')
+      put(log, 'r', root.entries:sub(1, (group - x.top) * ENTRY_BYTES), root.base)
+    end
+    x.last = chunk
+  end
+
+  -- subtract removes n units from entry i of a chunk, which is not the newest entry.
+  function store.subtract(log, chunk, i, n, subtract)
+    local x, group = log.chunks, group_of(chunk)
+    local field = index_of(log, group)
+    local entries, index = node(log, chunk), node(log, field)
+    put(log, chunk, subtract(entries.entries, i, n), entries.base)
+    put(log, field, subtract(index.entries, chunk % CHUNK, n), 0)
+    if group < group_of(x.last) then
+      local root = node(log, 'r')
+      put(log, 'r', subtract(root.entries, group - x.top, n), root.base)
+    end
+    if chunk == x.first and i == x.skip then
+      x.front = x.front - n
+    end
+  end
+
+  -- unused_fields returns the fields to delete: at most MAX_DELETED chunks that are
+  -- older or newer than all entries, and the indexes of their groups.
+  local function unused_fields(x)
+    local fields = {}
+    local function remove(chunk)
+      fields[#fields + 1] = chunk
+      if chunk % CHUNK == CHUNK - 1 then
+        fields[#fields + 1] = 'g' .. group_of(chunk)
+      end
+    end
+    for _ = 1, MAX_DELETED do
+      if x.low < x.first then
+        remove(x.low)
+        x.low = x.low + 1
+      elseif x.high > x.last then
+        x.high = x.high - 1
+        remove(x.high)
+      end
+    end
+    return fields
+  end
+
+  function store.save(log)
+    local x, fields = log.chunks, {}
+    local unused = unused_fields(x)
+    for field in pairs(x.written) do
+      local n = x.nodes[field]
+      fields[#fields + 1] = field
+      fields[#fields + 1] = pack('<I4', n.base) .. n.entries
+    end
+    fields[#fields + 1] = 'h'
+    fields[#fields + 1] = pack(HEAD, LOG_FORMAT, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total) .. log.tail
+    if log.stored == 'string' then
+      redis.call('DEL', log.key)
+    end
+    redis.call('HSET', log.key, unpack(fields))
+    if #unused > 0 then
+      redis.call('HDEL', log.key, unpack(unused))
+    end
+  end
+
+  return store
+end
+-- The slow path executes the remaining runs, from the run at pos on.
+
+-- mark_at decodes a state in the arguments of a run. It also returns the position after
+-- it.
+local function mark_at(pos)
+  local _, a, b, c, after = unpack_from(STATE, runs, pos)
+  return {a = a, b = b, c = c}, after
+end
+
+-- run executes one run on a plain state and returns the new state. It also returns the
+-- position of the next run.
+local function run(rule, s, verb, count, n, pos)
+  local x, w = rule.x, rule.w
+  if verb == TAKE then
+    return take_times(x, w, s, n, count), pos
+  elseif verb == REFUND then
+    return x.refund(w, s, t, n), pos
+  elseif verb == RESET then
+    return UNUSED, pos
+  elseif verb == RESERVE then
+    local max_delay, after = unpack_from('<d', runs, pos)
+    return x.reserve(w, s, t, n, max_delay), after
+  elseif verb == CANCEL then
+    local mark, after = mark_at(pos)
+    return x.cancel(w, s, mark, t, n), after
+  elseif verb == UNDO then
+    keep_ttl = true
+    local was, after_it, t0
+    was, pos = mark_at(pos)
+    after_it, pos = mark_at(pos)
+    t0, pos = unpack_from('<d', runs, pos)
+    return x.undo(w, s, was, after_it, t0, t, n), pos
+  end
+  return s, pos
+end
+
+-- log_of returns the log of key k, or false if the value was written by another program.
+-- MGET returns nothing for a log that is a hash; see log_store.open.
+local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
+local function log_of(k)
+  if logs[k] == nil then
+    logs[k] = log_store.open(KEYS[k], values[k - plain]) or false
+  end
+  return logs[k]
+end
+
+local ANSWER, ANSWER_BYTES = '<BBddd', 26
+
+local function answer(d)
+  answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
+end
+
+-- run_log_takes takes n units count times. The takes that are allowed are executed as
+-- one take of the sum. It appends the number of allowed takes, the decision about the
+-- last allowed take (if any), and the decision about the first denied take (if any) to
+-- the reply.
+local function run_log_takes(log, rule, count, n)
+  local free = log_store.answer(log, rule, 0, true).remaining
+  local fit = count
+  if n > 0 then
+    fit = min(count, floor(free / n))
+  end
+  if fit > 0 and n > 0 then
+    log_store.take(log, rule, fit * n)
+  end
+  answers[#answers + 1] = pack('<d', fit)
+  if fit > 0 then
+    answer(log_store.answer(log, rule, n, true))
+  end
+  if fit < count then
+    answer(log_store.answer(log, rule, n, false))
+  end
+end
+
+-- run_log executes one run on a log. It also returns the position of the next run.
+local function run_log(k, rule, verb, count, n, pos)
+  local log, mark = log_of(k), nil
+  if verb == UNDO then
+    keep_ttl = true
+    mark, pos = unpack_from('<d', runs, pos)
+  end
+  if not log then
+    answers[#answers + 1] = verb == TAKE and pack('<d', -1) or ('\255'):rep(ANSWER_BYTES)
+    return pos
+  elseif verb == TAKE then
+    run_log_takes(log, rule, count, n)
+    return pos
+  elseif verb == REFUND then
+    log_store.refund(log, rule, n)
+  elseif verb == RESET then
+    log_store.reset(log)
+  elseif verb == UNDO then
+    log_store.undo(log, rule, mark, n)
+  end
+  if verb ~= PEEK then
+    n = 0
+  end
+  answer(log_store.answer(log, rule, n, log_store.fits(log, rule, n)))
+  return pos
+end
+
+-- run_each executes the runs one after another, each independently.
+local function run_each()
+  while pos <= size do
+    local k, r, verb, count, n
+    k, r, verb, count, n, pos = unpack_from(RUN, runs, pos)
+    local rule = rules[r]
+    if k <= plain or verb ~= PEEK then
+      last_rule[k] = rule
+    end
+    if k > plain then
+      pos = run_log(k, rule, verb, count, n, pos)
+    else
+      states[k], pos = run(rule, states[k], verb, count, n, pos)
+    end
+  end
+end
+
+-- read_debits decodes the runs as debits and checks each debit as if the earlier ones
+-- had been taken. It returns the debits, and whether all are allowed.
+local function read_debits()
+  local list, total_of, ok = {}, {}, true
+  while pos <= size do
+    local k, r, n, _
+    k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    local c = {k = k, rule = rules[r], n = n, asked = n}
+    total_of[k] = (total_of[k] or 0) + n
+    if n > 0 then
+      c.asked = total_of[k]
+    end
+    last_rule[k] = last_rule[k] or c.rule
+    if k > plain then
+      local log = log_of(k)
+      c.fits = log_store.fits(log, c.rule, c.asked)
+    else
+      _, c.fits = c.rule.x.take(c.rule.w, states[k], t, c.asked)
+    end
+    ok = ok and c.fits
+    list[#list + 1] = c
+  end
+  return list, ok
+end
+
+-- apply_debits takes all debits, which are allowed together.
+local function apply_debits(list)
+  for i = 1, #list do
+    local c = list[i]
+    local k, rule = c.k, c.rule
+    if k <= plain then
+      states[k] = rule.x.take(rule.w, states[k], t, c.n)
+      last_rule[k] = rule
+    else
+      log_store.take(log_of(k), rule, c.n)
+    end
+  end
+end
+
+-- run_all takes all runs, or none if one is denied.
+local function run_all()
+  local list, ok = read_debits()
+  local spent = ok and mode == ALL
+  if spent then
+    apply_debits(list)
+  end
+  for i = 1, #list do
+    local c = list[i]
+    if c.k > plain then
+      answer(log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
+    end
+  end
+end
+
+if mode == EACH then
+  run_each()
+else
+  run_all()
+end
+for k = plain + 1, #KEYS do
+  if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
+    log_store.save(logs[k], last_rule[k])
+  end
+end
+end
+-- Write the states that changed, and make sure that every key has a TTL. A key whose
+-- state is unused is deleted. If the caller passed the instant, an unused state is
+-- kept, because the caller may pass an earlier instant next time.
+--
+-- A key that is written again gets a longer TTL than its state needs, and the instant
+-- of expiry is stored with the state. Most later writes then need not set the TTL:
+-- writing the string in place costs a third of SET. A call for one key and an
+-- all-or-nothing call always set the TTL, which restores a TTL that was removed.
+local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
+for k = 1, plain do
+  local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
+  if not foreign[k] then
+    local reset_at = rule.x.reset_at(rule.w, s)
+    -- The state may still matter under the limit with which it was written. If its
+    -- expiry is not stored, the key has the TTL of an instant that a caller passed.
+    local kept = s == found[k] and (expires_at[k] == 0 or expires_at[k] >= now_ms)
+    if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
+      if v then
+        redis.call('DEL', key)
+      elseif #KEYS > 1 and type(redis.pcall('GET', key)) == 'table' then
+        foreign[k] = true -- not a string: MGET returns nothing for it
+      end
+    else
+      local needed, current = ttl_end(reset_at), server_clock and expires_at[k] or 0
+      if not v then
+        if not redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed, 'NX') then
+          foreign[k] = true
+        end
+      elseif current >= needed and plain > 1 and mode == EACH then
+        if s ~= found[k] then
+          redis.call('SETRANGE', key, '0', pack(VALUE, FORMAT, s.a, s.b, s.c, current))
+        end
+      elseif s == found[k] and server_clock and expires_at[k] > 0 then
+        redis.call(EXPIRE, key, max(needed, current))
+      elseif s == found[k] then
+        -- The expiry is not stored, or it is by the server's clock and the instant by
+        -- the caller's.
+        extend_ttl(key, needed)
+      else
+        if server_clock then
+          needed = max(current, needed + max(MIN_EXTRA, min(MAX_EXTRA, needed - now_ms)))
+        else
+          needed = ttl_of_write(key, reset_at)
+        end
+        redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed)
+      end
+    end
+  end
+  reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
+end
+for i = 1, #answers do
+  reply[#reply + 1] = answers[i]
+end
+return concat(reply)
+
+end
+
+local ALGORITHMS = {"token_bucket", "token_bucket_interval", "fixed_window", "sliding_log", "sliding_window", "leaky_bucket"}
+
+-- The last part of headgate-v1.lua: one operation on one key, with readable arguments.
+-- It translates the arguments for the script of this store and executes that script.
+
+-- ALGORITHMS, the names of the algorithms in the order of their numbers, and decide, the
+-- script of this store, are declared before this part.
+
+local CHECK, PEEK, REFUND, RESET = 0, 1, 2, 3
+local VERBS = {check = CHECK, peek = PEEK, refund = REFUND, reset = RESET}
+local CONTINUOUS = {token_bucket = true, leaky_bucket = true}
+local MAX_FILL = 3155760000000000 -- µs; 100 years
+
+local function usage(problem)
+  error('HEADGATE_USAGE ' .. problem)
+end
+
+-- whole returns an argument that must be a whole number in a range.
+local function whole(i, name, lowest, highest)
+  local n = tonumber(ARGV[i])
+  if not n or n ~= floor(n) or n < lowest or n > highest then
+    usage(name .. ' is ' .. tostring(ARGV[i]) .. string.format('; must be a whole number from %.0f to %.0f', lowest, highest))
+  end
+  return n
+end
+
+-- hash_step multiplies a hash of 64 bits by the prime of FNV-1a, 2^40 + 435, after it
+-- combined the lowest byte with a byte. The hash consists of four digits in base 2^16.
+local function hash_step(h, byte)
+  local a, b, c, d = bit.bxor(h[1], byte), h[2], h[3], h[4]
+  local p1, p2, p3, p4 = a * 435, b * 435, c * 435 + a % 256 * 256, d * 435 + b % 256 * 256 + floor(a / 256)
+  h[1] = p1 % 65536
+  p2 = p2 + floor(p1 / 65536)
+  h[2] = p2 % 65536
+  p3 = p3 + floor(p2 / 65536)
+  h[3] = p3 % 65536
+  h[4] = (p4 + floor(p3 / 65536)) % 65536
+end
+
+-- fingerprint_of returns the fingerprint of a limit; see fingerprint in
+-- algo/tokenbucket.go.
+local function fingerprint_of(numbers)
+  local h = {8997, 33826, 40164, 52210} -- 14695981039346656037
+  for i = 1, #numbers do
+    local n = numbers[i]
+    for _ = 1, 8 do
+      hash_step(h, n % 256)
+      n = floor(n / 256)
+    end
+  end
+  local rest, modulus = 0, 1073741823 -- 2^30 − 1
+  for i = 4, 1, -1 do
+    rest = (rest * 65536 + h[i]) % modulus
+  end
+  return rest + 1
+end
+
+local function gcd(a, b)
+  while b > 0 do
+    a, b = b, a % b
+  end
+  return a
+end
+
+-- terms_of returns the parameters that the algorithm expects; see Params in algo.
+local function terms_of(name, rate, period, capacity)
+  if name == 'token_bucket_interval' then
+    return {rate, period, capacity}
+  elseif not CONTINUOUS[name] then
+    return {rate, period}
+  end
+  local g = gcd(period, rate)
+  local p, d = period / g, rate / g
+  local unit, unit_r = mul_div(1, p, d)
+  local full, full_r = mul_div(capacity, p, d)
+  return {capacity, p, d, unit, unit_r, full, full_r, fingerprint_of({rate, period, capacity})}
+end
+
+if #KEYS ~= 1 then
+  usage('one key is required')
+end
+local verb, name = VERBS[ARGV[1]], ARGV[2]
+if not verb then
+  usage('the verb is ' .. tostring(ARGV[1]) .. '; must be check, peek, refund or reset')
+end
+local number
+for i = 1, #ALGORITHMS do
+  if ALGORITHMS[i] == name then
+    number = i
+  end
+end
+if not number then
+  usage('the algorithm is ' .. tostring(name) .. '; must be ' .. table.concat(ALGORITHMS, ', '))
+end
+local rate = whole(3, 'rate', 1, 1000000000)
+local period = whole(4, 'period', 1000, 31622400000000)
+local capacity = whole(5, 'capacity', 1, 1000000000)
+local cost = whole(6, 'cost', 0, MAX_EXACT)
+local at = ARGV[7] and whole(7, 'instant', 0, MAX_EXACT - MAX_FILL) or -1
+local log = name == 'sliding_log'
+if (log or name == 'fixed_window' or name == 'sliding_window') and capacity ~= rate then
+  usage('a window has no capacity of its own: it must be the rate')
+elseif capacity * period / rate > MAX_FILL then
+  usage('capacity·period/rate must be at most 100 years')
+end
+
+local terms = terms_of(name, rate, period, capacity)
+local head = struct.pack('<dBHHBB', at, 0, log and 0 or 1, 1, number, #terms)
+for i = 1, #terms do
+  head = head .. struct.pack('<d', terms[i])
+end
+local run = struct.pack('<HHBI4d', 1, 1, verb, 1, cost)
+local text = decide(KEYS, {head, run})
+
+-- reply_of returns the reply for a decision: whole numbers, times in µs.
+local function reply_of(allowed, never, remaining, retry_after, reset_after, delay)
+  return {allowed and 1 or 0, capacity, remaining, retry_after, reset_after, delay, never and 1 or 0}
+end
+
+if log then
+  local pos = verb == CHECK and 17 or 9 -- after a number of takes
+  if #text < pos + 25 or text:byte(pos) == 255 then
+    error('HEADGATE_FOREIGN')
+  end
+  local allowed, never, remaining, retry_after, reset_after = struct.unpack('<BBddd', text, pos)
+  return reply_of(allowed == 1, never == 1, remaining, retry_after, reset_after, 0)
+end
+
+-- For other algorithms the text contains the state before the operation. Repeating the
+-- operation gives the decision.
+local t, format, a, b, c = struct.unpack('<dBdI4I4', text)
+if format == 255 then
+  error('HEADGATE_FOREIGN')
+end
+local x = algorithm_of(number)
+local w = x.new(terms)
+local state, allowed, asked, spent = {a = a, b = b, c = c}, true, 0, 0
+if verb == CHECK or verb == PEEK then
+  local next
+  next, allowed = x.take(w, state, t, cost)
+  asked = cost
+  if verb == CHECK and allowed then
+    state, spent = next, cost
+  end
+elseif verb == REFUND then
+  state = x.refund(w, state, t, cost)
+else
+  state = {a = 0, b = 0, c = 0}
+end
+local d = x.answer(w, state, t, asked, spent, allowed)
+return reply_of(d.allowed, d.never, d.remaining, d.retry_after, d.reset_after, d.delay)
