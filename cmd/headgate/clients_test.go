@@ -56,6 +56,25 @@ var (
 	}
 )
 
+// The programs of Go are compiled once.
+var goPrograms = []clientProgram{
+	{".", []string{"./checkresp"}, checksUp, checksDown, 0},
+	{".", []string{"./checkhttp"}, checksUp, checksDown, 4},
+}
+
+func TestGoExamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles a client library")
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", "./checkresp", "./checkhttp")
+	build.Dir = "../../examples"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	testPrograms(t, goPrograms, dir)
+}
+
 func TestPHPExamples(t *testing.T) { testPrograms(t, phpPrograms, "../../examples") }
 
 func TestPythonExamples(t *testing.T) { testPrograms(t, pythonPrograms, "../../examples") }
@@ -86,7 +105,7 @@ func testPrograms(t *testing.T, programs []clientProgram, root string) {
 		t.Fatal(err)
 	}
 	for _, p := range programs {
-		t.Run(strings.Join(p.command[1:], " "), func(t *testing.T) {
+		t.Run(strings.Join(p.command, " "), func(t *testing.T) {
 			t.Parallel()
 			service := launch(t, 2, "--config", "../../examples/clients.yaml",
 				"--http-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--grpc-addr", "off", "--admin-addr", "off")
@@ -116,7 +135,11 @@ var retryAfterSeconds = regexp.MustCompile(`\b(1200|1[01]\d\d)\b`)
 // run returns the output of the program, with seconds up to 1200 replaced.
 func (p *clientProgram) run(t *testing.T, root string, addrs map[string]string, timeoutMS int) string {
 	t.Helper()
-	cmd := exec.Command(p.command[0], p.command[1:]...)
+	name := p.command[0]
+	if strings.HasPrefix(name, "./") {
+		name = filepath.Join(root, p.dir, name)
+	}
+	cmd := exec.Command(name, p.command[1:]...)
 	cmd.Dir = filepath.Join(root, p.dir)
 	host, port, _ := strings.Cut(addrs["resp"], ":")
 	cmd.Env = append(os.Environ(), "PORT=0", "PYTHONDONTWRITEBYTECODE=1",
