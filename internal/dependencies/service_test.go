@@ -7,8 +7,8 @@ var serviceRules = map[string]packageRule{
 		code: []string{
 			".", "algo", "clientaddr", "memstore", "replay", service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
-			service("routing"), service("service"), service("storeopen"), service("suggest"),
-			service("tlsfiles"),
+			service("routing"), service("service"), service("starter"), service("storeopen"),
+			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{"internal/testserver", service("controlplane")},
 	},
@@ -111,7 +111,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("routing"): {
 		why:  "it finds the policies and keys of a request and decides nothing",
-		code: []string{"internal/key", "internal/urlpath"},
+		code: []string{"clientaddr", "internal/key", "internal/urlpath"},
 	},
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
@@ -124,6 +124,9 @@ var serviceRules = map[string]packageRule{
 		tests: []string{
 			"algo", "httplimit", "internal/leaktest", "internal/testserver", "redisstore", service("routing"),
 		},
+	},
+	service("starter"): {
+		why: "annotated configurations for a first use; it knows their text only",
 	},
 	service("storeopen"): {
 		why:   "it turns a URL into a store, so it imports all stores",
