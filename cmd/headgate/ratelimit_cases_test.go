@@ -213,14 +213,16 @@ func TestRatelimitFiles(t *testing.T) {
 	eventually(t, "a file in a new subfolder applies", func() bool { return summary(p.mustAsk("added", 0, "k=v")) == "OK | OK 7/DAY left 7" })
 }
 
-// The log line of a denial contains the limit of the rule. A rule in shadow mode denies
-// nothing, and its line has another message.
+// The log line of a denial contains the limit of the rule, also if it is 0. A rule in
+// shadow mode denies nothing, and its line has another message.
 func TestRatelimitDenialLog(t *testing.T) {
 	t.Parallel()
 	root := rulesRoot(t, "testdata/ratelimit/rules")
 	rules := "domain: log\ndescriptors:\n" +
 		"  - {key: plain, rate_limit: {unit: day, requests_per_unit: 3}}\n" +
-		"  - {key: seen, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}\n"
+		"  - {key: seen, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}\n" +
+		"  - {key: none, rate_limit: {unit: hour, requests_per_unit: 0}}\n" +
+		"  - {key: noneseen, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 0}}\n"
 	if err := os.WriteFile(root+"/ratelimit/config/log.yaml", []byte(rules), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -228,9 +230,13 @@ func TestRatelimitDenialLog(t *testing.T) {
 	for range 4 {
 		p.mustAsk("log", 1, "plain=v", "seen=v")
 	}
+	p.mustAsk("log", 1, "none=v")
+	p.mustAsk("log", 1, "noneseen=v")
 	for _, want := range []string{
 		`msg="request denied" api=grpc policy="" rule=log.plain limit=3/d `,
 		`msg="request would be denied (shadow mode)" api=grpc policy="" rule=log.seen limit=2/h `,
+		`msg="request denied" api=grpc policy="" rule=log.none limit=0/h `,
+		`msg="request would be denied (shadow mode)" api=grpc policy="" rule=log.noneseen limit=0/d `,
 	} {
 		eventually(t, want, func() bool { return strings.Contains(p.text(), want) })
 	}

@@ -90,6 +90,30 @@ func (e *Event) ShadowRuleName(i int) string {
 	return ""
 }
 
+// ReportDenial reports to the observer that an API has denied a request without the
+// engine, because the limit of a check is 0, which no store enforces. The check's Inline
+// is another limit with the same state, and its Reported is the limit of 0. The answer a
+// is used as memory. With enforcement off, ReportDenial does nothing.
+func (s *ActiveConfig) ReportDenial(check *Check, a *Answer) {
+	if s.observer == nil || s.enforcement == Off {
+		return
+	}
+	a.clear(s.generation)
+	defer a.clearKeys()
+	checks := []Check{*check}
+	if s.resolve(checks, a) != nil {
+		return
+	}
+	clear(a.enforced.Decisions)
+	for i := range a.Shadows {
+		w := &a.Shadows[i]
+		w.first, w.end, w.DeniedBy = i, i+1, a.shadowed.rules[i]
+	}
+	s.begin(a)
+	a.event.Began = 0 // no duration is measured
+	s.notify(headgate.Take, checks, a, nil)
+}
+
 // lastShard is the most recently assigned value of Event.Shard.
 var lastShard atomic.Uint32
 

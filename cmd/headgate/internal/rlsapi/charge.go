@@ -63,10 +63,24 @@ func (r *requestState) denyBlocked() {
 		}
 		r.decisions = append(r.decisions, headgate.Decision{})
 		d.decisions = r.decisions[len(r.decisions)-1:]
-		if d.cost > 0 && r.isEnforced() {
+		if d.cost == 0 {
+			continue
+		}
+		if r.isEnforced() {
 			d.verdict = over
 		}
+		r.reportBlocked(d)
 	}
+}
+
+// reportBlocked reports the denial of a descriptor whose limit is 0 for logs and
+// metrics.
+func (r *requestState) reportBlocked(d *descriptor) {
+	limit := makeRefund(&d.limits[0])
+	r.snapshot.ReportDenial(&engine.Check{
+		Inline: &limit, Rule: d.ruleName, Key: d.key, Cost: d.cost, Composed: true,
+		Reported: &headgate.Limit{Period: d.limits[0].Period}, Shadow: d.disposition == shadowed,
+	}, &r.answer)
 }
 
 func (r *requestState) isEnforced() bool { return isEnforced(r.snapshot) }
