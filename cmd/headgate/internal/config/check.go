@@ -69,20 +69,20 @@ func (d *decoder) checkLimits(path string, name headgate.Algorithm, limits []hea
 	for i, l := range limits {
 		at := path + "[" + strconv.Itoa(i) + "]"
 		if err := a.Check(l); err != nil {
-			d.fail(d.at[at], at, false, "%s", limitMessage(l, err))
+			d.fail(d.at[at], at, false, "%s", limitMessage(d.limits[at], err))
 			continue
 		}
 		if first := slices.Index(limits[:i], l); first >= 0 {
-			d.fail(d.at[at], at, false, "duplicate limit %s; the first is limits[%d]", l, first)
+			d.fail(d.at[at], at, false, "duplicate limit %s; the first is limits[%d]", clip(d.limits[at]), first)
 		}
 	}
 }
 
 // limitMessage returns an error message for an error that an algorithm or a store
-// returned for the limit l.
-func limitMessage(l headgate.Limit, err error) string {
+// returned for the limit that is written as text.
+func limitMessage(text string, err error) string {
 	if e := (*headgate.LimitError)(nil); errors.As(err, &e) {
-		return limitError(l.String(), e)
+		return limitError(text, e)
 	}
 	return err.Error()
 }

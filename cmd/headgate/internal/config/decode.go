@@ -16,6 +16,7 @@ type decoder struct {
 	source string
 	at     map[string]position // positions of values, by path
 	keys   map[string]position // positions of keys, by path
+	limits map[string]string   // texts of limits as written, by path
 	nodes  int
 	errs   Errors
 }

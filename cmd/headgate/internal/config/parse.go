@@ -29,13 +29,14 @@ type Parsed struct {
 	File   File                // decoded settings; a setting that is not in the file has the zero value
 	Source string              // name of the file in errors
 	at     map[string]position // positions of the file's values, by path
+	limits map[string]string   // texts of limits as written, by path
 }
 
 // Parse decodes and checks the text of a configuration file. The parameter source is
 // the file name in errors; paths in the file are relative to the folder of source. The
 // error is [Errors].
 func Parse(source string, text []byte) (*Parsed, error) {
-	d := &decoder{source: source, at: make(map[string]position), keys: make(map[string]position)}
+	d := &decoder{source: source, at: make(map[string]position), keys: make(map[string]position), limits: make(map[string]string)}
 	root, wrong := document(source, text)
 	if wrong != nil {
 		return nil, Errors{wrong}
@@ -54,7 +55,7 @@ func Parse(source string, text []byte) (*Parsed, error) {
 			path.SetString(resolvePath(source, path.String()))
 		}
 	}
-	return &Parsed{f, source, d.at}, nil
+	return &Parsed{f, source, d.at, d.limits}, nil
 }
 
 // resolvePath converts a path in the configuration file source, which is relative to

@@ -44,7 +44,7 @@ func (p *Parsed) locate(e *engine.PolicyError) *Error {
 	switch {
 	case e.Field == "limits" && e.Limit < len(limits):
 		path = list + "[" + strconv.Itoa(e.Limit) + "]"
-		message = limitMessage(limits[e.Limit], e.Err)
+		message = limitMessage(p.limits[path], e.Err)
 	case p.sets(join(policy, e.Field)):
 		path = join(policy, e.Field)
 	}

@@ -38,9 +38,9 @@ func TestRefusedByStore(t *testing.T) {
     limits: ["1/s", "2/m"]
     algorithm: sliding_log
   many:
-    limits: ["1/s", "1001/m"]
+    limits: ["1/s", "1001/60s"]
     overrides:
-      "key:acme": ["1/s", "5000/m", "6000/m"]
+      "key:acme": ["1/s", "5000/m", "6000/1 minute"]
   mine:
     limits: ["1/s", "5000/m"]
     on_store_error: local
@@ -51,9 +51,9 @@ func TestRefusedByStore(t *testing.T) {
 	store := restrictiveStore{memstore.New(nil)}
 	t.Cleanup(func() { _ = store.Close() })
 	mustRefuse(t, path, store, path+`:5:16: policies.log.algorithm: headgate: unsupported
-`+path+`:7:21: policies.many.limits[1]: "1001/m" is out of range: rate is more; must be at most 1000
+`+path+`:7:21: policies.many.limits[1]: "1001/60s" is out of range: rate is more; must be at most 1000
 `+path+`:9:27: policies.many.overrides."key:acme"[1]: "5000/m" is out of range: rate is more; must be at most 1000
-`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/m" is out of range: rate is more; must be at most 1000
+`+path+`:9:37: policies.many.overrides."key:acme"[2]: "6000/1 minute" is out of range: rate is more; must be at most 1000
 `+path+`:12:21: policies.mine.on_store_error: restrictive: headgate: unsupported: there is no fallback`)
 }
 

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/headgate/headgate"
 )
 
 // leaf decodes one YAML scalar into v.
@@ -31,6 +33,9 @@ func (d *decoder) leaf(n *yaml.Node, v reflect.Value, tag reflect.StructTag, pat
 		return
 	}
 	v.Set(got)
+	if v.Type() == reflect.TypeFor[headgate.Limit]() {
+		d.limits[path] = n.Value
+	}
 }
 
 var referencePattern = regexp.MustCompile(`\$\{([A-Za-z_][0-9A-Za-z_]*)[^}\n]*\}`)

@@ -149,7 +149,8 @@ func (d *decoder) checkDescriptors(from *value) {
 			for _, replaced := range d.list(r.get("replaces")) {
 				d.str(replaced.get("name"))
 			}
-			for _, limit := range d.list(r.get("limits")) {
+			_, limits := d.limitItems(r)
+			for _, limit := range limits {
 				d.str(limit)
 			}
 		}

@@ -35,17 +35,18 @@ var unitScopes = func() (scopes [len(units)]string) {
 func (b *builder) limits(r *Rule, from *value) {
 	name := b.str(from.get("unit"))
 	unit := parseUnit(name)
-	listed := from.get("limits") != nil
+	list, items := b.limitItems(from)
+	listed := list != nil
 	switch {
 	case r.Unlimited && unit > UnknownUnit:
 		b.fail(from, "should not specify rate limit unit when unlimited")
 	case r.Unlimited && listed:
-		b.fail(from.get("limits"), "should not specify limits when unlimited")
+		b.fail(list, "should not specify limits when unlimited")
 	case r.Unlimited:
 	case listed && (name != "" || from.get("requests_per_unit") != nil || from.get("unit_multiplier") != nil):
-		b.fail(from.get("limits"), "limits cannot be combined with unit, unit_multiplier or requests_per_unit; remove one or the other")
+		b.fail(list, "limits cannot be combined with unit, unit_multiplier or requests_per_unit; remove one or the other")
 	case listed:
-		b.limitList(r, from)
+		b.limitList(r, from, list, items)
 	case unit <= UnknownUnit:
 		b.fail(from, fmt.Sprintf("invalid rate limit unit '%s'", name))
 	default:
@@ -87,12 +88,11 @@ func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 	r.Limits = []Limit{l}
 }
 
-// limitList reads the limits that are given by the key limits. They have the same
-// format and meaning as in a policy.
-func (b *builder) limitList(r *Rule, from *value) {
-	items := b.list(from.get("limits"))
+// limitList reads the limits in items, which the key limits of from contains. They have
+// the same format and meaning as in a policy.
+func (b *builder) limitList(r *Rule, from, list *value, items []*value) {
 	if len(items) < 1 || len(items) > headgate.MaxLimits {
-		b.fail(from.get("limits"), fmt.Sprintf("limits has %d entries; must be 1 to %d", len(items), headgate.MaxLimits))
+		b.fail(list, fmt.Sprintf("limits has %d entries; must be 1 to %d", len(items), headgate.MaxLimits))
 	}
 	algorithm, mode := b.algorithm(from, headgate.TokenBucket), b.onStoreError(from)
 	seen := make(map[time.Duration]int)
@@ -104,7 +104,7 @@ func (b *builder) limitList(r *Rule, from *value) {
 			return
 		}
 		if wrong := b.limitProblem(r, limit, algorithm); wrong != "" {
-			b.fail(v, limit.String()+wrong)
+			b.fail(v, v.clipped()+wrong)
 			return
 		}
 		l := Limit{Requests: uint32(limit.Rate), Unit: unitOf(limit.Period), Period: limit.Period}

@@ -144,6 +144,9 @@ func TestLimits(t *testing.T) {
 		{headgate.Limit{Rate: 1000, Period: 12 * time.Hour}, headgate.TokenBucket, "", "envoy:0:12h0m0s", false},
 		{headgate.Limit{Rate: 5, Period: 15 * time.Minute, Burst: 20}, headgate.TokenBucket, headgate.FailLocal, "envoy:0:15m0s", false},
 		{headgate.Limit{Rate: 9, Period: 15 * time.Minute}, headgate.TokenBucket, headgate.FailLocal, "envoy:1:15m0s", false},
+		{headgate.Limit{Rate: 3, Period: 15 * time.Minute}, headgate.TokenBucket, "", "envoy:0:15m0s", false},
+		{headgate.Limit{Rate: 4, Period: 15 * time.Minute}, headgate.TokenBucket, "", "envoy:0:15m0s", false},
+		{headgate.Limit{Rate: 6, Period: 15 * time.Minute}, headgate.TokenBucket, "", "envoy:0:15m0s", false},
 		{headgate.Limit{Rate: 7, Period: 7 * 24 * time.Hour}, headgate.FixedWindow, "", "envoy:week", true},
 	}
 	i := 0
@@ -173,6 +176,12 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 1_000, unit_multiplier: 12, algorithm: gcra}
   - key: list
     rate_limit: {limits: ["5/15m burst 20", "9/15m"], on_store_error: local}
+  - key: scalar
+    rate_limit: {limits: 3/15m}
+  - key: alias
+    rate_limit: {limit: 4/15m}
+  - key: aliaslist
+    rate_limit: {limit: [6/15m]}
   - key: yes
     value: 2026-01-01
     shadow_mode: on

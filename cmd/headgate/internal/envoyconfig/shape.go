@@ -24,7 +24,7 @@ var keysOf = [...][]string{
 		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
 	},
 	inRateLimit: {
-		"unit", "requests_per_unit", "unlimited", "name", "replaces", "unit_multiplier", "algorithm", "limits", "on_store_error",
+		"unit", "requests_per_unit", "unlimited", "name", "replaces", "unit_multiplier", "algorithm", "limits", "limit", "on_store_error",
 	},
 	inReplaces: {"name"},
 }
@@ -56,7 +56,7 @@ func checkKeys(file string, v *value) *Error {
 			}
 		}
 		for _, item := range m.value.items {
-			if item.kind != mapping && m.key.text == "limits" {
+			if item.kind != mapping && (m.key.text == "limits" || m.key.text == "limit") {
 				continue
 			}
 			if item.kind != mapping {
@@ -135,6 +135,23 @@ func (d *decoder) list(v *value) []*value {
 		d.mismatch(v, "a list")
 	}
 	return v.items
+}
+
+// limitItems returns the value of the key limits of a rate_limit, or of its alias limit,
+// and the entries: a single limit need not be in a list. The value is nil if there is
+// neither key.
+func (d *decoder) limitItems(from *value) (v *value, items []*value) {
+	v, alias := from.get("limits"), from.get("limit")
+	switch {
+	case v != nil && alias != nil:
+		d.fail(alias, "limits and limit are the same key; remove one")
+	case v == nil:
+		v = alias
+	}
+	if v != nil && v.kind != null && v.kind < list {
+		return v, []*value{v}
+	}
+	return v, d.list(v)
 }
 
 func (d *decoder) str(v *value) string {
