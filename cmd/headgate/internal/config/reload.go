@@ -24,7 +24,7 @@ type Live struct {
 	reloading sync.Mutex // held while a file is read and applied, which may take long
 	text      []byte     // contents of the file when it was last read
 	failed    string     // text of the last error, so that it is reported only once
-	pending   pending    // file that may be incomplete
+	settling  Settling   // file that may be incomplete
 
 	mu      sync.Mutex // protects current and status; a writer must also hold reloading
 	current *Config
@@ -119,7 +119,7 @@ func (l *Live) reload(always bool, now time.Time) (again time.Duration) {
 	}
 	l.reloading.Lock()
 	r, report := l.load(always, now)
-	again = l.untilSettled(now)
+	again = l.settling.Again(now)
 	l.reloading.Unlock()
 	if report && l.observe != nil {
 		l.observe(r)
@@ -132,22 +132,23 @@ func (l *Live) reload(always bool, now time.Time) (again time.Duration) {
 func (l *Live) load(always bool, now time.Time) (Reload, bool) {
 	text, err := l.read()
 	if err != nil {
-		l.pending = pending{}
+		l.settling.Done()
 		return l.refuse(err, always)
 	}
 	unchanged := bytes.Equal(text, l.text) &&
 		(l.failed == "" || l.status.Err != nil && errors.Is(l.status.Err, ErrInvalid))
 	if unchanged && !always {
-		l.pending = pending{}
+		l.settling.Done()
 		return Reload{}, false
 	}
 	c, err := l.sources.load(text)
-	if err == nil && !always && !bytes.Equal(text, l.text) {
-		if wait, first := l.mustSettle(c, now); wait {
+	if err == nil && !always && !bytes.Equal(text, l.text) && mayBeIncomplete(c, l.current) {
+		if wait, first := l.settling.Wait(text, now); wait {
 			return Reload{Status: l.Status(), Settling: true}, first
 		}
 	}
-	l.text, l.pending = text, pending{}
+	l.text = text
+	l.settling.Done()
 	if err == nil {
 		err = c.Refused(l.apply(c))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
@@ -37,7 +38,7 @@ func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpo
 		return &envoyEndpoint{handler, rules, client, client.Run}, nil
 	case c.Envoy.Config != "":
 		folder := &ruleFolder{rules: rules}
-		if folder.load(true); rules.refused.Load() && !c.Envoy.StartAnyway {
+		if folder.load(true, time.Now()); rules.refused.Load() && !c.Envoy.StartAnyway {
 			return nil, fmt.Errorf("invalid Envoy configuration in %s (%s); correct the files, or start without rules with --envoy-start-anyway",
 				c.Envoy.Config, c.Origins["envoy.config"])
 		}

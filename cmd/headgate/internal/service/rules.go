@@ -69,12 +69,9 @@ func (r *envoyRules) Refused(err error) {
 	r.logRefused(err)
 }
 
-// useFiles applies all files of a folder or none.
-func (r *envoyRules) useFiles(files []envoyconfig.File) error {
-	c, err := envoyconfig.Parse(files, parseOptions(r.config))
-	if err == nil {
-		err = r.handler.Apply(c)
-	}
+// useFiles applies the rules c in the files of a folder.
+func (r *envoyRules) useFiles(c *envoyconfig.Config, files []envoyconfig.File) error {
+	err := r.handler.Apply(c)
 	if err == nil {
 		read := slices.DeleteFunc(slices.Clone(files), func(f envoyconfig.File) bool { return f.Skipped })
 		r.applied(c, "files", len(read))
