@@ -80,6 +80,7 @@ func rootCommand() *cobra.Command {
 	root.AddCommand(
 		serveCommand(), initCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), replayCommand(),
 		benchCommand(), demoCommand(), versionCommand(), checkCommand(),
+		manCommand(),
 	)
 	root.SetHelpCommand(helpCommand())
 	addCompletion(root)

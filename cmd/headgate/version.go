@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
@@ -20,24 +22,34 @@ func versionCommand() *cobra.Command {
 	}
 }
 
-// version returns the version of the module and the Go version that are recorded in the
-// binary, or “(devel)”.
+// The linker sets these variables in released binaries and in packages (-X). They are
+// empty in other builds, which use what the go command recorded in the binary.
+var (
+	releaseVersion string // v0.2.0
+	releaseCommit  string // the full hash
+	releaseDate    string // the time of the commit, RFC 3339
+)
+
+// version returns the version of the module, or “(devel)”, and the Go version.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
+	recorded := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		recorded = info.Main.Version
 	}
-	return info.Main.Version + " " + info.GoVersion
+	return cmp.Or(releaseVersion, recorded, "(devel)") + " " + runtime.Version()
 }
 
 // versionLine returns the program's name and version, and the commit with its date if
-// they are recorded in the binary.
+// they are known.
 func versionLine() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "headgate " + version()
+	var settings []debug.BuildSetting
+	if info, ok := debug.ReadBuildInfo(); ok {
+		settings = info.Settings
 	}
-	return "headgate " + version() + commitOf(info.Settings)
+	if releaseCommit != "" {
+		settings = []debug.BuildSetting{{Key: "vcs.revision", Value: releaseCommit}, {Key: "vcs.time", Value: releaseDate}}
+	}
+	return "headgate " + version() + commitOf(settings)
 }
 
 // commitOf returns “ (commit 0123456789ab of 2026-11-22T16:19:00Z)”, or "" if no commit
