@@ -25,14 +25,6 @@ var pending = map[string]list{
 		"docs/reference/metrics.md",
 		"docs/reference/redis-commands.md",
 	}},
-	"sentences": {max: 6, pages: []string{
-		"docs/internals/adr/0010-changing-a-limit-keeps-spent-units.md",
-		"docs/internals/adr/0012-cancelling-does-not-shift-later-reservations.md",
-		"docs/internals/adr/0039-replies-of-redis-are-checked-before-the-client.md",
-		"docs/internals/adr/0040-a-server-clock-that-goes-back-is-reported.md",
-		"docs/internals/adr/0041-one-limit-on-memory-for-all-connections.md",
-		"docs/internals/adr/0042-one-circuit-breaker-per-node.md",
-	}},
 }
 
 // list is a list of pages. max is its length when it was written.
