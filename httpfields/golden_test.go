@@ -161,10 +161,32 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// docs/reference/http-middleware.md lists the fields of each dialect as they are sent.
+// The first example of docs/reference/header-fields.md is what the default dialect sends.
+func TestDocsShowHeaderFields(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../docs/reference/header-fields.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(docs), "```\n")
+	example, _, _ := strings.Cut(rest, "```")
+	for i := range scenarios {
+		if scenarios[i].name != "allowed, nearly empty" {
+			continue
+		}
+		sent := strings.ToLower(scenarios[i].written(t, newWriter(t, nil)))
+		for line := range strings.Lines(strings.ToLower(example)) {
+			if !strings.Contains(sent, line) {
+				t.Errorf("docs/reference/header-fields.md shows %q, and the fields are\n%s", line, sent)
+			}
+		}
+	}
+}
+
+// docs/reference/header-fields.md lists the fields of each dialect as they are sent.
 func TestDocsListFields(t *testing.T) {
 	t.Parallel()
-	docs, err := os.ReadFile("../docs/reference/http-middleware.md")
+	docs, err := os.ReadFile("../docs/reference/header-fields.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +198,7 @@ func TestDocsListFields(t *testing.T) {
 			}
 			for line := range strings.Lines(scenarios[i].written(t, newWriter(t, d.opts))) {
 				if line = strings.TrimSuffix(line, "\n"); !strings.HasPrefix(line, "#") && !strings.Contains(text, "`"+strings.ToLower(line)+"`") {
-					t.Errorf("%s: docs/reference/http-middleware.md does not contain %s", d.file, line)
+					t.Errorf("%s: docs/reference/header-fields.md does not contain %s", d.file, line)
 				}
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/httplimit"
 	"github.com/headgate/headgate/memstore"
 )
@@ -180,4 +181,21 @@ func ExamplePerBytes() {
 	d, err := limiter.PeekN(context.Background(), "192.0.2.1", 0)
 	fmt.Println(d.Remaining, err)
 	// Output: 900 <nil>
+}
+
+// Header fields in two dialects.
+func Example_dialects() {
+	store, charge := memstore.New(nil), httplimit.Charge{Policy: headgate.MustNamedPolicy("api", "100/1m")}
+	// [snippet dialects]
+	limit, err := httplimit.New(store, &httplimit.Options{
+		Fields: &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.GitHub}},
+	}, charge)
+	// [end dialects]
+	if err != nil {
+		panic(err)
+	}
+	w := httptest.NewRecorder()
+	limit(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	fmt.Println(w.Header()["Ratelimit-Policy"], w.Header()["X-Ratelimit-Used"])
+	// Output: ["api";q=100;w=60] [1]
 }

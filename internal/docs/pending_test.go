@@ -16,7 +16,6 @@ var pending = map[string]list{
 		"docs/operate/deploy.md",
 		"docs/operate/stores.md",
 		"docs/pictures/README.md",
-		"docs/reference/algorithms.md",
 		"docs/reference/configuration.md",
 		"docs/reference/envoy.md",
 		"docs/reference/grpc-middleware.md",
