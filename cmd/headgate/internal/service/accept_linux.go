@@ -23,6 +23,28 @@ var noNewConnections = []unix.SockFilter{
 // that are in the backlog can still be accepted; closing the listener immediately would
 // reset them. A client that connects now is refused when the listener is closed.
 func stopAccepting(ln net.Listener) error {
+	program := unix.SockFprog{Len: uint16(len(noNewConnections)), Filter: &noNewConnections[0]}
+	return control(ln, func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
+	})
+}
+
+// backlogLength returns the number of connections in the backlog of a listener, or 0 if
+// it is unknown. For a listening socket, Linux reports it in the field Unacked.
+func backlogLength(ln net.Listener) (n int) {
+	_ = control(ln, func(fd int) error { // an error leaves n at 0
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			n = int(info.Unacked)
+		}
+		return err
+	})
+	return n
+}
+
+// control calls f with the socket of a TCP listener. It does nothing for other
+// listeners.
+func control(ln net.Listener, f func(fd int) error) error {
 	if outer, ok := ln.(*tlsListener); ok {
 		ln = outer.Listener
 	}
@@ -34,10 +56,7 @@ func stopAccepting(ln net.Listener) error {
 	if err != nil {
 		return err
 	}
-	program := unix.SockFprog{Len: uint16(len(noNewConnections)), Filter: &noNewConnections[0]}
 	var failed error
-	err = raw.Control(func(fd uintptr) {
-		failed = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program)
-	})
+	err = raw.Control(func(fd uintptr) { failed = f(int(fd)) })
 	return errors.Join(err, failed)
 }

@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// settleTime is the time that servers have to accept the connections in the backlog.
-const settleTime = 50 * time.Millisecond
+// settleTime is the minimum time that servers have to accept the connections in the
+// backlog, and maxDrainTime the maximum.
+const (
+	settleTime   = 50 * time.Millisecond
+	maxDrainTime = time.Second
+)
 
 // drain shuts the listeners down without failing a request: it reports
 // draining, waits for load balancers to notice, and closes each listener after its last
@@ -27,7 +31,7 @@ func drain(p *parts, listeners []listener) {
 	time.Sleep(c.DrainDelay)
 	others := slices.DeleteFunc(slices.Clone(listeners), listener.forOperators)
 	operators := slices.DeleteFunc(slices.Clone(listeners), func(l listener) bool { return !l.forOperators() })
-	drainBacklogs(p.log, others, c.ShutdownTimeout)
+	drainBacklogs(p.log, others, min(c.ShutdownTimeout, maxDrainTime))
 	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownTimeout)
 	defer cancel()
 	err := shutdown(ctx, others)
@@ -38,13 +42,19 @@ func drain(p *parts, listeners []listener) {
 	p.log.Info("shutdown complete")
 }
 
-// drainBacklogs stops new connections, and then waits until the servers have had time
-// to accept the connections in the backlogs.
+// drainBacklogs stops new connections, and then waits until the servers have accepted
+// the connections in the backlogs, at most for the time in limit. On a busy machine, or
+// after a pause of the process, settleTime may not be enough.
 func drainBacklogs(log *slog.Logger, listeners []listener, limit time.Duration) {
 	for _, l := range listeners {
 		if err := stopAccepting(l.ln); err != nil {
 			log.Debug("socket filter not set; connections may be reset when the listener closes", "listener", l.name, "error", err)
 		}
 	}
+	begin := time.Now()
 	time.Sleep(min(settleTime, limit))
+	isWaiting := func(l listener) bool { return backlogLength(l.ln) > 0 }
+	for time.Since(begin) < limit && slices.ContainsFunc(listeners, isWaiting) {
+		time.Sleep(time.Millisecond)
+	}
 }
