@@ -2,8 +2,12 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/algo"
 )
 
 // helpCommand returns the command “headgate help”. Unlike the default of package cobra,
@@ -24,6 +28,43 @@ func helpCommand() *cobra.Command {
 			}
 			return of.Help()
 		},
+		ValidArgsFunction: completeCommands,
+	}
+}
+
+// completeCommands completes the name of a command after the commands in args, as
+// arguments of “headgate help”.
+func completeCommands(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var found []cobra.Completion
+	of, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, sub := range of.Commands() {
+		if sub.IsAvailableCommand() && strings.HasPrefix(sub.Name(), begin) {
+			found = append(found, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+		}
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeFlagValues makes the values of flags complete whose help lists them, as in
+// on|shadow|off, and those of --algorithm, in cmd and in all commands below it.
+func completeFlagValues(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		kind, _ := pflag.UnquoteUsage(f)
+		values := strings.Split(kind, "|")
+		switch {
+		case f.Name == "algorithm":
+			values = append(algo.Names(), "all")
+		case len(values) == 1:
+			return
+		}
+		// The error is ignored: a flag that has completions already keeps them.
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	})
+	for _, sub := range cmd.Commands() {
+		completeFlagValues(sub)
 	}
 }
 

@@ -84,6 +84,7 @@ func rootCommand() *cobra.Command {
 	)
 	root.SetHelpCommand(helpCommand())
 	addCompletion(root)
+	completeFlagValues(root)
 	return root
 }
 
