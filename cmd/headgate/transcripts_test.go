@@ -15,7 +15,7 @@ var (
 	transcriptBlock = regexp.MustCompile("(?s)<!-- run: TestTranscripts -->\n```console\n(.*?)```")
 	// volatile are parts of the output that differ between runs: times and what
 	// follows from them.
-	volatile = regexp.MustCompile(`(_ms":)\d+|(;t=)\d+|(?m:^(Date|Content-Length): .*$)`)
+	volatile = regexp.MustCompile(`(_ms":)\d+|(;t=)\d+|(?m:^(Date|Content-Length|Retry-After): .*$)`)
 	remark   = regexp.MustCompile(`(?m) +# .*$`) // explains a line of output
 )
 

@@ -19,10 +19,8 @@ var pending = map[string]list{
 		"docs/reference/configuration.md",
 		"docs/reference/envoy.md",
 		"docs/reference/grpc-middleware.md",
-		"docs/reference/http-api.md",
 		"docs/reference/http-middleware.md",
 		"docs/reference/metrics.md",
-		"docs/reference/redis-commands.md",
 	}},
 }
 
