@@ -80,7 +80,7 @@ test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 	cd examples && go test -vet=off ./...
 
 .PHONY: test-long
-test-long: test-full test-race test-made-up test-lowest test-bench lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
+test-long: test-full test-race test-made-up test-lowest test-bench test-release lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
 
 # Tests that count allocations, or run millions of steps, run only without the race detector.
 # All others also run in their short form with it, except algo: it contains arithmetic and no
@@ -108,6 +108,11 @@ test-lowest: setup
 .PHONY: test-bench
 test-bench: setup
 	cd bench && GOWORK=off go test ./... && GOWORK=off go test -run '^$$' -bench . -benchtime 1x . > /dev/null
+
+# Builds a release for linux/amd64 and uses its artefacts: archive, packages, image and chart.
+.PHONY: test-release
+test-release: setup
+	cd tools/release && go test ./...
 
 .PHONY: fuzz
 fuzz: setup ## Run every fuzz target for FUZZTIME (30s)
@@ -179,6 +184,16 @@ $(TOOLS)/.built: tools/go.mod tools/go.sum
 	@mkdir -p $(TOOLS)
 	cd tools && GOWORK=off go build -o $(TOOLS)/ tool
 	@touch $@
+
+##@ Releases
+
+.PHONY: release
+release: ## Build the artefacts of this commit in dist/release
+	cd tools/release && go run . -out $(CURDIR)/dist/release
+
+.PHONY: release-twice
+release-twice: ## Build them twice from clones with empty build caches, and compare
+	scripts/release-twice
 
 ##@ Measurements
 

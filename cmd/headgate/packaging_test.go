@@ -21,7 +21,7 @@ const packaging = "../../packaging"
 func TestPackagingUsesKnownFlags(t *testing.T) {
 	t.Parallel()
 	flags := serveCommand().Flags()
-	for file, least := range map[string]int{"headgate.service": 3, "Dockerfile": 4, "kubernetes.yaml": 8} {
+	for file, least := range map[string]int{"headgate.service": 3, "Dockerfile": 4, "kustomize/kubernetes.yaml": 8} {
 		used := regexp.MustCompile(`(?:^|[ "])--([a-z][a-z-]*)`).FindAllStringSubmatch(commands(t, file), -1)
 		if len(used) < least {
 			t.Errorf("%s: found %d flags, want at least %d", file, len(used), least)
@@ -128,7 +128,7 @@ func packagedForKubernetes(t *testing.T) string {
 // inConfigMap returns the configuration in kubernetes.yaml.
 func inConfigMap(t *testing.T) string {
 	t.Helper()
-	manifest, err := os.ReadFile(packaging + "/kubernetes.yaml")
+	manifest, err := os.ReadFile(packaging + "/kustomize/kubernetes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,8 +141,8 @@ func inConfigMap(t *testing.T) string {
 func TestPackagingAllowsShutdown(t *testing.T) {
 	t.Parallel()
 	for file, c := range map[string]struct{ told, killed *regexp.Regexp }{
-		"headgate.service": {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)[ =](\d+s)`), regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+s)$`)},
-		"kubernetes.yaml":  {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)=(\d+s)`), regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`)},
+		"headgate.service":          {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)[ =](\d+s)`), regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+s)$`)},
+		"kustomize/kubernetes.yaml": {regexp.MustCompile(`--(?:drain-delay|shutdown-timeout)=(\d+s)`), regexp.MustCompile(`terminationGracePeriodSeconds: (\d+)`)},
 	} {
 		text, err := os.ReadFile(filepath.Join(packaging, file))
 		if err != nil {
