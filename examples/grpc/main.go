@@ -23,14 +23,16 @@ import (
 // newServer returns a server that limits the calls of each client address to each
 // method.
 func newServer() (*grpc.Server, error) {
+	// [snippet server]
 	limit, err := grpclimit.NewServer(memstore.New(nil), nil, grpclimit.Charge{
-		Policy: headgate.MustPolicy("10/1s burst 2"),
+		Policy: headgate.MustNamedPolicy("per-method", "10/1s burst 2"),
 		Key:    grpclimit.Join(grpclimit.Method(), grpclimit.Address()),
 	})
 	if err != nil {
 		return nil, err
 	}
 	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
+	// [end server]
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	return server, nil
 }
@@ -38,14 +40,16 @@ func newServer() (*grpc.Server, error) {
 // dial returns a connection that sends at most 100 calls per second and retries denied
 // calls after the delay that the server requests.
 func dial(address string) (*grpc.ClientConn, error) {
+	// [snippet client]
 	limit, err := grpclimit.NewClient(memstore.New(nil), &grpclimit.ClientOptions{Retries: 3}, grpclimit.Charge{
-		Policy: headgate.MustPolicy("100/1s"),
+		Policy: headgate.MustNamedPolicy("calls", "100/1s"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithChainUnaryInterceptor(limit.Unary), grpc.WithChainStreamInterceptor(limit.Stream))
+	// [end client]
 }
 
 func main() {

@@ -155,7 +155,8 @@ func (k tests) cover(name string) bool {
 	return k.folders[path.Dir(name)] || strings.Contains(k.text, path.Base(name))
 }
 
-// findTests reads all tests of the repository. Those of this package do not count.
+// findTests reads all tests of the repository. Names of files in this package do not
+// count: it does not execute them.
 func findTests(t *testing.T) tests {
 	t.Helper()
 	k := tests{functions: map[string]bool{}, scripts: map[string]bool{}, folders: map[string]bool{}}
@@ -164,15 +165,18 @@ func findTests(t *testing.T) tests {
 		switch {
 		case strings.HasSuffix(name, ".txtar"), strings.Contains(name, "/testdata/") && strings.HasSuffix(name, ".txt"):
 			k.scripts[name], k.scripts[path.Base(name)] = true, true
-		case strings.HasSuffix(name, "_test.go") && !strings.HasPrefix(name, "internal/docs/"):
-			k.folders[path.Dir(name)] = true
-			text.WriteString(read(t, name))
+		case strings.HasSuffix(name, "_test.go"):
+			source := read(t, name)
+			for _, m := range testPattern.FindAllStringSubmatch(source, -1) {
+				k.functions[m[1]] = true
+			}
+			if !strings.HasPrefix(name, "internal/docs/") {
+				k.folders[path.Dir(name)] = true
+				text.WriteString(source)
+			}
 		}
 	})
 	k.text = text.String()
-	for _, m := range testPattern.FindAllStringSubmatch(k.text, -1) {
-		k.functions[m[1]] = true
-	}
 	return k
 }
 
