@@ -82,15 +82,15 @@ func (b *chrome) visit(t testing.TB, url string) {
 	b.do(t, chromedp.Navigate(url), chromedp.WaitEnabled(chromedp.CSS("#one")))
 }
 
-// start starts Chromium with a new profile.
-func start(t testing.TB, l look) *chrome {
+// start starts Chromium with a new profile and additional environment variables.
+func start(t testing.TB, l look, env ...string) *chrome {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("this test looks at the page in a real browser: %v; scripts/setup installs it", err)
 	}
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Env(env...),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("hide-scrollbars", true))
 	alloc, stopAlloc := chromedp.NewExecAllocator(context.Background(), flags...)
 	b := &chrome{}

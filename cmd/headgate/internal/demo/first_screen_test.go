@@ -37,11 +37,7 @@ func TestFirstScreen(t *testing.T) {
 	if kept.Result == "" || kept.Sent != 20 {
 		t.Errorf("the scenario on load: got %d requests and result %q", kept.Sent, kept.Result)
 	}
-	if len(order) == 6 {
-		if panels := eval[[]string](t, b, outside); len(panels) > 0 {
-			t.Errorf("not on the screen of 1180 x 720: %q", panels)
-		}
-	}
+	mustBeOnScreen(t, b)
 	b.until(t, "document.querySelector('[data-algorithm=fixed_window] .peak').classList.contains('over')")
 	if eval[bool](t, b, "document.querySelector('[data-algorithm=sliding_log] .peak').classList.contains('over')") {
 		t.Error("the sliding log is above the limit")
@@ -51,7 +47,18 @@ func TestFirstScreen(t *testing.T) {
 	t.Run("idle", func(t *testing.T) { b.mustBeIdle(t) })
 	t.Run("crosshair", v.testCrosshair)
 	t.Run("own traffic", v.testOwnTraffic)
+	b.click(t, "[data-scenario=servers]")
+	b.until(t, "document.getElementById('panels').classList.contains('two')")
+	mustBeOnScreen(t, b)
 	b.mustBeQuiet(t)
+}
+
+// mustBeOnScreen checks that all six panels are completely on the screen.
+func mustBeOnScreen(t *testing.T, b *chrome) {
+	t.Helper()
+	if panels := eval[[]string](t, b, outside); len(panels) > 0 && len(order) == 6 {
+		t.Errorf("not on the screen: %q", panels)
+	}
 }
 
 // TestFirstScreenOfPhone: a phone shows small charts of all algorithms, and the panel

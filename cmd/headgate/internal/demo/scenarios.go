@@ -102,7 +102,7 @@ func layServers(s *session) (layout, []headgate.Store) {
 	one, other := s.own(), s.own()
 	return layout{
 		{"one store", "", []headgate.Store{s.store, s.store}},
-		{"separate stores", "", []headgate.Store{one, other}},
+		{"two stores", "", []headgate.Store{one, other}},
 	}, []headgate.Store{one, other}
 }
 

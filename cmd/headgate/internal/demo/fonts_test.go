@@ -1,0 +1,66 @@
+package demo_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
+)
+
+// TestFonts opens the page on systems that have only one font each. For every width, no
+// text is cut off and no control covers another one, and all panels fit on one screen.
+func TestFonts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("this test starts a browser for each font")
+	}
+	t.Parallel()
+	s := serve(t, demo.Options{})
+	for folder, font := range map[string]string{
+		"truetype/dejavu": "DejaVu Sans", "truetype/liberation": "Liberation Sans", "truetype/roboto": "Roboto",
+		"opentype/cantarell": "Cantarell", "truetype/open-sans": "Open Sans",
+	} {
+		t.Run(font, func(t *testing.T) {
+			b := start(t, look{width: 1180, height: 720}, "FONTCONFIG_FILE="+onlyFont(t, folder, font))
+			b.visit(t, s.URL+"#n=20")
+			v := visit(t, b, s.URL)
+			mustBeOnScreen(t, b)
+			b.click(t, "[data-scenario=servers]")
+			v.tab.until(t, "two tracks", func(s state) bool { return s.Sent > 4 })
+			b.click(t, "#stop")
+			b.until(t, "document.documentElement.dataset.playing === ''")
+			for _, l := range []look{
+				{width: 320, height: 568, phone: true}, {width: 390, height: 844, phone: true},
+				{width: 768, height: 1024}, {width: 1280, height: 720}, {width: 1920, height: 1080},
+			} {
+				b.hold(t, l)
+				b.until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.width))
+				eval[bool](t, b, "document.getElementById('settings').open = true")
+				if faults := eval[[]string](t, b, fmt.Sprintf("(%s)('')", faultsOfLayout)); len(faults) > 0 {
+					t.Errorf("%s: got %d faults: %q", l, len(faults), faults[:min(len(faults), 12)])
+				}
+				if l.width >= 1180 {
+					mustBeOnScreen(t, b)
+				}
+			}
+		})
+	}
+}
+
+// onlyFont returns a configuration of fontconfig with the fonts in one folder, of which
+// font is the default. scripts/setup installs them.
+func onlyFont(t *testing.T, folder, font string) string {
+	t.Helper()
+	fonts := filepath.Join("/usr/share/fonts", folder)
+	if _, err := os.Stat(fonts); err != nil {
+		t.Fatalf("the fonts of this test are missing: %v; scripts/setup installs them", err)
+	}
+	file := filepath.Join(t.TempDir(), "fonts.conf")
+	text := fmt.Sprintf(`<fontconfig><dir>%s</dir><cachedir>%s</cachedir><match target="pattern">
+		<edit name="family" mode="append" binding="strong"><string>%s</string></edit></match></fontconfig>`, fonts, t.TempDir(), font)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
