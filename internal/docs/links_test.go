@@ -108,3 +108,19 @@ func slug(heading string) string {
 		return -1
 	}, strings.TrimSpace(heading))
 }
+
+// The index links to each page in docs, except the decisions and the pictures.
+func TestIndexIsComplete(t *testing.T) {
+	t.Parallel()
+	linked := map[string]bool{}
+	for _, target := range targetsOf(parse("docs/README.md", read(t, "docs/README.md"))) {
+		file, _, _ := strings.Cut(target, "#")
+		linked[path.Join("docs", file)] = true
+	}
+	for _, p := range pages(t) {
+		elsewhere := strings.HasPrefix(p.path, "docs/internals/adr/") || strings.HasPrefix(p.path, "docs/pictures/")
+		if strings.HasPrefix(p.path, "docs/") && p.path != "docs/README.md" && !elsewhere && !linked[p.path] {
+			t.Errorf("docs/README.md does not link to %s: add a line to its tables", p.path)
+		}
+	}
+}
