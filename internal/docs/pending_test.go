@@ -6,11 +6,8 @@ package docs
 var pending = map[string]list{
 	"snippets": {max: 21, pages: []string{
 		"docs/guides/login.md",
-		"docs/guides/proxies/README.md",
 		"docs/migrate/README.md",
 		"docs/operate/deploy.md",
-		"docs/reference/configuration.md",
-		"docs/reference/envoy.md",
 		"docs/reference/http-middleware.md",
 	}},
 }
