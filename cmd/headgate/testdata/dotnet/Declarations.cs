@@ -2,9 +2,7 @@
 // it: the signatures of System.Threading.RateLimiting and of PostAsJsonAsync.
 using System;
 using System.Collections.Generic;
-using System.Linq;
 using System.Net.Http;
-using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
 
@@ -49,9 +47,7 @@ namespace System.Net.Http.Json
     {
         public static Task<HttpResponseMessage> PostAsJsonAsync<T>(this HttpClient client, string uri, T value, CancellationToken cancel)
         {
-            var fields = typeof(T).GetProperties().Select(p => $"\"{p.Name}\":\"{p.GetValue(value)}\"");
-            var json = "{" + string.Join(",", fields) + "}";
-            return client.PostAsync(uri, new StringContent(json, Encoding.UTF8, "application/json"), cancel);
+            throw new NotSupportedException();
         }
     }
 }
