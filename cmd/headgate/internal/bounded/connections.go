@@ -145,7 +145,7 @@ func (c *Conn) Ended() bool { return kindOf(c.state.Load()) == ended }
 
 // precision is the time by which the start of a state may be too early, so that a
 // frequent call has no cost.
-const precision = 100_000 << kindBits
+const precision = 20_000 << kindBits
 
 // change changes the state, unless the connection has ended.
 func (c *Conn) change(to int64) {
@@ -212,17 +212,18 @@ func (c *Conn) add(n int64, minAge time.Duration) bool {
 }
 
 // Reserve reports n more bytes for a request that is long, if there is enough room for
-// it: requests then hold at most half of the memory that connections need not have for
-// themselves. The other half remains for short requests. Reserve closes connections that
-// have waited for their client for longer than protection. If it returns false, it has
-// reported nothing, and the caller denies the request.
+// it: requests then hold at most a quarter of the memory that connections need not have
+// for themselves. The rest remains for short requests and for messages that arrive.
+// Reserve closes connections that have waited for their client for longer than
+// protection. If it returns false, it has reported nothing, and the caller denies the
+// request.
 func (c *Conn) Reserve(n int64) bool {
 	s := c.set
 	c.bytes.Add(n)
 	s.bytes.Add(n)
 	for !c.Ended() {
 		base := s.base.Load()
-		if 2*(s.bytes.Load()-base) <= s.maxBytes-base {
+		if 4*(s.bytes.Load()-base) <= s.maxBytes-base {
 			return true
 		}
 		found, state := s.heaviest(protection)

@@ -224,18 +224,18 @@ func TestAwaitRoom(t *testing.T) {
 	})
 }
 
-// Long requests have half of the memory, and no connection is closed for them that has
-// waited for its client for less than a second.
+// Long requests have a quarter of the memory, and no connection is closed for them that
+// has waited for its client for less than a second.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	within(t, bounded.Limits{Connections: 10, Bytes: 103_000}, func(m *members) {
 		one, two, slow := m.add(), m.add(), m.add()
 		slow.Waiting(time.Now())
-		slow.Hold(20_000)
+		slow.Hold(10_000)
 		one.Busy()
 		two.Busy()
-		if !one.Reserve(30_000) || two.Reserve(1) || one.Reserve(1) {
-			t.Error("long requests do not have exactly half of the memory")
+		if !one.Reserve(15_000) || two.Reserve(1) || one.Reserve(1) {
+			t.Error("long requests do not have exactly a quarter of the memory")
 		}
 		if !two.Hold(40_000) {
 			t.Error("a short request has no memory")
@@ -243,16 +243,16 @@ func TestReserve(t *testing.T) {
 		two.Hold(-40_000)
 		m.mustClose("no connection is slow")
 		time.Sleep(time.Second)
-		if !two.Reserve(20_000) || two.Reserve(501) {
+		if !two.Reserve(10_000) || two.Reserve(251) {
 			t.Error("the memory of the slow connection is not used")
 		}
 		m.mustClose("one is slow", 2)
-		if got := m.set.Bytes(); got != 52_000 {
-			t.Errorf("the connections hold %d bytes, want 52000", got)
+		if got := m.set.Bytes(); got != 27_000 {
+			t.Errorf("the connections hold %d bytes, want 27000", got)
 		}
 		two.End()
-		if two.Reserve(1) || m.set.Bytes() != 31_000 {
-			t.Errorf("after the end of the connection: %d bytes, want 31000", m.set.Bytes())
+		if two.Reserve(1) || m.set.Bytes() != 16_000 {
+			t.Errorf("after the end of the connection: %d bytes, want 16000", m.set.Bytes())
 		}
 	})
 }

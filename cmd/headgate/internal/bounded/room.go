@@ -13,7 +13,7 @@ const (
 	floodProtection = 20 * time.Millisecond
 	maxCompared     = 64 // maximum number of suitable connections that are compared
 
-	slowTime     = 100 * time.Millisecond // time after which a client with an incomplete request is slow
+	slowTime     = 500 * time.Millisecond // time after which a client with an incomplete request is slow
 	maxRoomTime  = time.Second            // maximum time for which a connection waits for memory
 	roomInterval = 2 * time.Millisecond   // time between two attempts to find memory
 )

@@ -51,6 +51,7 @@ type connection struct {
 	reported  int64     // memory that the set knows
 	since     time.Time // start of the current period in which the connection waits for the client
 	partial   time.Time // start of the incomplete frame, if there is one
+	lastRead  time.Time // last time at which bytes arrived from the client
 	blocked   bool      // whether Read waits for memory, so that nothing is expected from the client
 	writing   time.Time // start of the current write, or zero
 	exactAt   time.Time // time at which since was last calculated from all streams
@@ -190,6 +191,7 @@ func (c *connection) observe(f *frames, p []byte, handle func(now time.Time, mes
 	if f == &c.out {
 		c.writing = now
 	} else {
+		c.lastRead = now
 		c.markPartial(now)
 	}
 	return c.report(now)
@@ -302,7 +304,7 @@ func (c *connection) report(now time.Time) bool {
 	case c.blocked:
 		c.handle.Busy()
 	case c.waiting > 0 || !c.partial.IsZero():
-		c.handle.Waiting(c.waitingSince(now))
+		c.handle.Waiting(c.slowSince(now))
 		c.arm(now.Add(min(c.limits.read, c.limits.write)))
 	case len(c.streams) > c.quiet:
 		c.since = time.Time{}
@@ -325,6 +327,25 @@ func (c *connection) report(now time.Time) bool {
 // between, waitingSince returns its last result, which may be earlier than the exact
 // time.
 const exactInterval = 100 * time.Millisecond
+
+// maxProgress is the maximum time for which a client that sends bytes does not count as
+// slow although it has not completed a request. The frames of many long requests are
+// interleaved, so that each of them takes a long time.
+const maxProgress = 5 * time.Second
+
+// slowSince returns the time since which the client has sent nothing, or has not
+// completed a request for maxProgress.
+func (c *connection) slowSince(now time.Time) time.Time {
+	since := c.waitingSince(now)
+	latest := since.Add(maxProgress)
+	if c.lastRead.Before(latest) {
+		latest = c.lastRead
+	}
+	if since.Before(latest) {
+		return latest
+	}
+	return since
+}
 
 // waitingSince returns the time since which the connection waits for its client.
 func (c *connection) waitingSince(now time.Time) time.Time {

@@ -59,17 +59,20 @@ func longRequest() *pb.RateLimitRequest {
 // denied, and short requests of other clients are decided.
 func TestManyLongRequests(t *testing.T) {
 	t.Parallel()
-	requests, opts := 1024, &rlsapi.ServerOptions{}
+	requests, threads, opts := 1024, 1, &rlsapi.ServerOptions{}
 	if testing.Short() {
-		requests, opts.MaxMemoryBytes = 128, 24<<20
+		requests, threads, opts.MaxMemoryBytes = 128, 4, 24<<20
 	}
 	store := newStalled()
 	addr, server := serve(t, open(t, store, smallConfig, nil), opts)
-	proxy := pb.NewRateLimitServiceClient(connect(t, addr))
+	var proxy [4]pb.RateLimitServiceClient // a proxy has a connection for each of its threads
+	for i := range proxy {
+		proxy[i] = pb.NewRateLimitServiceClient(connect(t, addr))
+	}
 	var all sync.WaitGroup
 	var denied, failed atomic.Int64
-	call := func(req *pb.RateLimitRequest) {
-		resp, err := proxy.ShouldRateLimit(t.Context(), req, grpc.WaitForReady(true))
+	call := func(thread int, req *pb.RateLimitRequest) {
+		resp, err := proxy[thread].ShouldRateLimit(t.Context(), req, grpc.WaitForReady(true))
 		switch {
 		case err != nil:
 			failed.Add(1)
@@ -78,14 +81,15 @@ func TestManyLongRequests(t *testing.T) {
 			denied.Add(1)
 		}
 	}
-	for range requests {
-		all.Go(func() { call(longRequest()) })
+	for i := range requests {
+		thread := i * threads / requests
+		all.Go(func() { call(thread, longRequest()) })
 	}
 	until(t, "every long request is denied or in the store", func() bool {
 		return denied.Load()+failed.Load()+store.waiting.Load() >= int64(requests)
 	})
 	inStore := store.waiting.Load()
-	all.Go(func() { call(request("d", "k", "short")) })
+	all.Go(func() { call(0, request("d", "k", "short")) })
 	until(t, "a short request is in the store", func() bool { return store.waiting.Load() > inStore })
 	n, closed := rlsapi.Memory(server)
 	t.Logf("%d of %d requests were denied for their size; the connections hold %d bytes", denied.Load(), requests, n)

@@ -44,9 +44,9 @@ type ServerOptions struct {
 	MaxConnections int
 	// Maximum memory of all connections and their requests, in bytes, as estimated from
 	// the requests and the received bytes of their messages; 0 means
-	// [bounded.DefaultBytes]. Requests above 16 KiB may use half of it; if there is no
-	// room, they are denied. If the maximum is exceeded, a connection with an incomplete
-	// request, or an idle one, is closed.
+	// [bounded.DefaultBytes]. Requests above 16 KiB may use a quarter of it; if there is
+	// no room, they are denied. If the maximum is exceeded, a connection with an
+	// incomplete request, or an idle one, is closed.
 	MaxMemoryBytes   int64
 	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
 	ReadTimeout      time.Duration // maximum time from the first to the last byte of a request or frame; 0 means 10 s
