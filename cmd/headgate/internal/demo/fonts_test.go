@@ -31,8 +31,11 @@ func TestFonts(t *testing.T) {
 			b.click(t, "#stop")
 			b.until(t, "document.documentElement.dataset.playing === ''")
 			for _, l := range []look{
-				{width: 320, height: 568, phone: true}, {width: 390, height: 844, phone: true},
-				{width: 768, height: 1024}, {width: 1280, height: 720}, {width: 1920, height: 1080},
+				{width: 320, height: 568, phone: true},
+				{width: 390, height: 844, phone: true},
+				{width: 768, height: 1024},
+				{width: 1280, height: 720},
+				{width: 1920, height: 1080},
 			} {
 				b.hold(t, l)
 				b.until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.width))

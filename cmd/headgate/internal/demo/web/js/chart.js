@@ -9,6 +9,7 @@ const BEAT = 1.5e6; // µs without a frame after which the level is unknown
 // inks are the colours and the text size of the page for a canvas.
 export function readInks() {
   const probe = document.createElement('i');
+  probe.style.forcedColorAdjust = 'none';
   document.body.append(probe);
   const inks = {};
   for (const name of ['ink', 'muted', 'line', 'accent', 'denied', 'control', 'card']) {

@@ -190,6 +190,7 @@ $('theme').addEventListener('click', () => {
   showTheme();
 });
 dark.addEventListener('change', showTheme);
+matchMedia('(forced-colors: active)').addEventListener('change', showTheme);
 showTheme();
 
 // On a narrow screen the settings are collapsed, so that the panels are visible.
