@@ -2,12 +2,17 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
 )
 
 //go:embed assets/page.html assets/page.css assets/page.js assets/uPlot.iife.min.js assets/uPlot.min.css
@@ -40,7 +45,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	p.CSP = fmt.Sprintf("default-src 'none'; script-src %s %s; style-src %s; base-uri 'none'; form-action 'none'",
 		digest(library), digest(script), digest(style))
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"count": countAny, "percent": percent, "instant": instant, "span": span, "key": showKey, "share": share, "bar": bar,
+		"count": countAny, "percent": percent, "instant": instant, "span": span, "key": showKey, "share": share, "bar": bar, "title": title,
 	}).Parse(asset("page.html"))
 	if err != nil {
 		return err
@@ -76,6 +81,18 @@ func bar(share float64) template.HTML {
 		`<svg viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true"><rect width="%.2f" height="1"/></svg>`, share*100))
 }
 
+// title returns the name of an algorithm as words.
+func title(a headgate.Algorithm) string {
+	switch a {
+	case "":
+		return ""
+	case headgate.TokenBucketInterval:
+		return "Token bucket by interval"
+	}
+	words := strings.ReplaceAll(string(a), "_", " ")
+	return strings.ToUpper(words[:1]) + words[1:]
+}
+
 // countAny formats n like count. n is an int64 or a *int64.
 func countAny(n any) string {
 	if p, ok := n.(*int64); ok {
@@ -88,6 +105,28 @@ func countAny(n any) string {
 
 // Several reports whether the report has several policies.
 func (p page) Several() bool { return len(p.Policies) > 1 }
+
+// Answer compares the policies in two sentences: how many requests they deny, how many
+// keys they affect, and which of them affect the fewest keys.
+func (p page) Answer() string {
+	byDenied := func(a, b *PolicyReport) int { return cmp.Compare(a.Denied, b.Denied) }
+	byKeys := func(a, b *PolicyReport) int { return cmp.Compare(a.KeysTouched, b.KeysTouched) }
+	var all []*PolicyReport
+	for i := range p.Policies {
+		all = append(all, &p.Policies[i])
+	}
+	least, most := slices.MinFunc(all, byDenied), slices.MaxFunc(all, byDenied)
+	fewest, widest := slices.MinFunc(all, byKeys), slices.MaxFunc(all, byKeys)
+	var names []string
+	for _, policy := range all {
+		if policy.KeysTouched == fewest.KeysTouched {
+			names = append(names, title(policy.Algorithm))
+		}
+	}
+	return fmt.Sprintf("The algorithms deny %s (%s) to %s (%s) of the requests, and affect %s to %s of %s keys. Fewest keys: %s.",
+		count(least.Denied), percent(least.DeniedShare), count(most.Denied), percent(most.DeniedShare),
+		count(fewest.KeysTouched), count(widest.KeysTouched), count(p.Keys), strings.Join(names, ", "))
+}
 
 // SeveralLimits reports whether the first policy has more than one limit.
 func (p page) SeveralLimits() bool { return len(p.Policies[0].Limits) > 1 }

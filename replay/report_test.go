@@ -181,3 +181,18 @@ func TestPageData(t *testing.T) {
 		t.Errorf("%d charts, want one for all requests and one for each of %d algorithms", n, len(everyAlgorithm()))
 	}
 }
+
+// TestPageAnswers: with several algorithms, the page states how they differ.
+func TestPageAnswers(t *testing.T) {
+	policies := replay.SideBySide(limits(t, "5/1m"), everyAlgorithm()[:6]...)
+	html := page(t, reportOf(t, realLog, policies, &replay.Options{}))
+	answer := regexp.MustCompile(`<p class="answer">(.*)</p>`).FindStringSubmatch(html)
+	const want = "The algorithms deny 1,893 (18.93 %) to 3,083 (30.83 %) of the requests, and affect 100 to 504 of 1,753 keys. " +
+		"Fewest keys: Token bucket, Leaky bucket."
+	if answer == nil || answer[1] != want {
+		t.Errorf("got %q want %q", answer, want)
+	}
+	if one := page(t, reportOf(t, realLog, policies[:1], &replay.Options{})); strings.Contains(one, `class="answer"`) {
+		t.Error("the page of one algorithm compares algorithms")
+	}
+}

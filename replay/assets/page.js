@@ -35,7 +35,6 @@
     const caption = figure.querySelector("figcaption"), read = document.createElement("output");
     const note = caption.querySelector("small");
     caption.append(read);
-    figure.setAttribute("role", "group");
     const u = new uPlot({
       width: figure.clientWidth - 26, height,
       tzDate: at => uPlot.tzDate(new Date(at * 1e3), "UTC"),
