@@ -107,9 +107,24 @@ func (s *scanner) failUnit(word string, count int64) error {
 		if period, ok := compoundPeriod(strconv.FormatInt(count, 10) + lower); ok {
 			return s.failAt(word, "expected a period of one unit; write "+formatPeriod(period))
 		}
+	case word == "M":
+		return s.failAt(word, "units are in lower case; m is a minute, and months are not supported")
+	case unitLength(lower) > 0:
+		return s.failAt(word, "units are in lower case; write "+lower)
 	}
 	return s.failAt(word, "expected a unit of time: ms, s, m, h, d, w or a word such as minutes, "+
 		"with an optional whole number before it")
+}
+
+// failCapacity returns the error for a word after the period that is neither “burst” nor
+// “queue”.
+func (s *scanner) failCapacity() error {
+	word := s.word()
+	name, number, found := strings.Cut(strings.ToLower(clip(word)), "=")
+	if n, err := strconv.ParseInt(number, 10, 64); found && err == nil && n >= 0 && (name == "burst" || name == "queue") {
+		return s.failAt(word, "expected nothing more, or burst N, or queue N; write "+name+" "+number)
+	}
+	return s.failAt(word, "expected nothing more, or burst N, or queue N")
 }
 
 // compoundPeriod returns the sum of a text that consists of several numbers with units,

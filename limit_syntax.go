@@ -178,7 +178,7 @@ func (s *scanner) capacity(l *Limit) (err error) {
 	case s.skipWord("queue"):
 		word = "queue"
 	default:
-		return s.failAt(s.word(), "expected nothing more, or burst N, or queue N")
+		return s.failCapacity()
 	}
 	s.spaces()
 	start := s.at

@@ -169,7 +169,21 @@ func Named(name headgate.Algorithm) (Algorithm, error) {
 	if len(shown) > 40 {
 		shown = shown[:40] + "…"
 	}
-	return Algorithm{}, fmt.Errorf("%w %q; must be one of %s", headgate.ErrUnknownAlgorithm, shown, strings.Join(Names(), ", "))
+	return Algorithm{}, fmt.Errorf("%w %q%s; must be one of %s", headgate.ErrUnknownAlgorithm, shown, meantBy(shown), strings.Join(Names(), ", "))
+}
+
+// meantBy returns a question for an unknown name that differs from a known name only in
+// letter case and separators, such as “ (did you mean sliding_window?)”, or "".
+func meantBy(unknown string) string {
+	plain := func(name string) string {
+		return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
+	}
+	for _, name := range Names() {
+		if plain(name) == plain(unknown) {
+			return " (did you mean " + name + "?)"
+		}
+	}
+	return ""
 }
 
 // Names returns all names that [Named] accepts.

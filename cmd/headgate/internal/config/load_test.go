@@ -133,7 +133,7 @@ func TestErrorsFromAllSources(t *testing.T) {
 	_, err := from.Load()
 	got := strings.ReplaceAll(err.Error(), path, "f.yaml")
 	want := `f.yaml:2:16: max_key_bytes: 0 is out of range; must be 1 to 65536
---http-addr: "8080" is not an address; must be host:port, such as 127.0.0.1:8080, or off
+--http-addr: "8080" is not an address; must be host:port, such as 127.0.0.1:8080, or off; did you mean 127.0.0.1:8080?
 --max-checks: "many" is not a whole number
 HEADGATE_IDLE_TIMEOUT: "5" is not a duration such as 5s or 1m30s`
 	if got != want {

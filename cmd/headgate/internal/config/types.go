@@ -147,10 +147,27 @@ func parseAddress(s string) (Address, error) {
 	}
 	_, port, err := net.SplitHostPort(s)
 	if n, err2 := strconv.ParseUint(port, 10, 16); err != nil || err2 != nil || n > 65535 {
-		return "", fmt.Errorf("%s is not an address; must be host:port, such as 127.0.0.1:8080, or off",
-			clip(s))
+		return "", fmt.Errorf("%s is not an address; must be host:port, such as 127.0.0.1:8080, or off%s",
+			clip(s), addressHint(s, port))
 	}
 	return Address(s), nil
+}
+
+// addressHint returns what is wrong with the port of an invalid address, or the address
+// that was probably meant, or "".
+func addressHint(s, port string) string {
+	if n, err := strconv.ParseUint(port, 10, 32); err == nil && n > 65535 {
+		return "; the port " + port + " is above 65535"
+	}
+	if n, err := strconv.ParseUint(s, 10, 16); err == nil && n > 0 {
+		return "; did you mean 127.0.0.1:" + s + "?"
+	}
+	return ""
+}
+
+func portOf(s string) string {
+	_, port, _ := net.SplitHostPort(s)
+	return port
 }
 
 func parseEndpoint(s string) (Endpoint, error) {
@@ -159,7 +176,7 @@ func parseEndpoint(s string) (Endpoint, error) {
 	}
 	if _, err := parseAddress(s); err != nil {
 		return "", fmt.Errorf("%s is not an address; must be host:port, such as 127.0.0.1:6380, "+
-			"unix:/path, or off", clip(s))
+			"unix:/path, or off%s", clip(s), addressHint(s, portOf(s)))
 	}
 	return Endpoint(s), nil
 }
