@@ -43,7 +43,7 @@ nodeSelector: {disk: ssd}
 tolerations: [{key: dedicated, operator: Exists}]
 affinity: {podAntiAffinity: {}}
 priorityClassName: high
-config: {instances: 10, trusted_proxies: ["10.0.7.0/28"]}
+config: {instances: 10, trusted_proxies: ["10.0.7.0/28"], http: {max_memory_bytes: 402653184}}
 `
 
 // The rendered manifests are valid for Kubernetes, and headgate serve accepts their
