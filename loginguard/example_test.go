@@ -3,26 +3,32 @@ package loginguard_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"strings"
 
+	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/loginguard"
 	"github.com/headgate/headgate/memstore"
 )
 
 // Two lines protect a login.
 func Example() {
-	guard, err := loginguard.New(memstore.New(nil), nil)
-	if err != nil {
-		panic(err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("POST /login", guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	store := memstore.New(nil)
+	login := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "wrong name or password", http.StatusUnauthorized)
-	})))
+	})
+	mux := http.NewServeMux()
+	// [snippet guard]
+	guard, err := loginguard.New(store, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	mux.Handle("POST /login", guard.Protect(login))
+	// [end guard]
 
 	server := httptest.NewServer(mux)
 	defer server.Close()
@@ -117,4 +123,16 @@ func ExampleOptions_forms() {
 	// Output:
 	// <nil>
 	// <nil>
+}
+
+// Behind a proxy the client is the last address in X-Forwarded-For that is not a proxy.
+func ExampleNew_behindProxy() {
+	store := memstore.New(nil)
+	// [snippet proxy]
+	guard, err := loginguard.New(store, &loginguard.Options{
+		Client: &clientaddr.Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
+	})
+	// [end proxy]
+	fmt.Println(guard != nil, err)
+	// Output: true <nil>
 }

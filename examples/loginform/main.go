@@ -39,6 +39,7 @@ func verify(name, password string) bool {
 // login responds with status 200 to right and to wrong passwords, so it must report the
 // outcome of the attempt to the guard.
 func login(w http.ResponseWriter, r *http.Request) {
+	// [snippet outcome]
 	if !verify(r.FormValue("username"), r.FormValue("password")) {
 		loginguard.Failed(r)
 		show(w, http.StatusOK, "Wrong name or password.")
@@ -46,6 +47,7 @@ func login(w http.ResponseWriter, r *http.Request) {
 	}
 	loginguard.Succeeded(r)
 	fmt.Fprintln(w, "Welcome.")
+	// [end outcome]
 }
 
 // denied shows the form with a text that is the same for every account. The guard has
