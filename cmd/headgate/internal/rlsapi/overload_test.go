@@ -59,20 +59,17 @@ func longRequest() *pb.RateLimitRequest {
 // denied, and short requests of other clients are decided.
 func TestManyLongRequests(t *testing.T) {
 	t.Parallel()
-	requests, threads, opts := 1024, 1, &rlsapi.ServerOptions{}
+	requests, opts := 1024, &rlsapi.ServerOptions{}
 	if testing.Short() {
-		requests, threads, opts.MaxMemoryBytes = 128, 4, 24<<20
+		requests, opts.MaxMemoryBytes = 128, 24<<20
 	}
 	store := newStalled()
 	addr, server := serve(t, open(t, store, smallConfig, nil), opts)
-	var proxy [4]pb.RateLimitServiceClient // a proxy has a connection for each of its threads
-	for i := range proxy {
-		proxy[i] = pb.NewRateLimitServiceClient(connect(t, addr))
-	}
+	proxy := pb.NewRateLimitServiceClient(connect(t, addr))
 	var all sync.WaitGroup
 	var denied, failed atomic.Int64
-	call := func(thread int, req *pb.RateLimitRequest) {
-		resp, err := proxy[thread].ShouldRateLimit(t.Context(), req, grpc.WaitForReady(true))
+	call := func(req *pb.RateLimitRequest) {
+		resp, err := proxy.ShouldRateLimit(t.Context(), req, grpc.WaitForReady(true))
 		switch {
 		case err != nil:
 			failed.Add(1)
@@ -81,24 +78,23 @@ func TestManyLongRequests(t *testing.T) {
 			denied.Add(1)
 		}
 	}
-	for i := range requests {
-		thread := i * threads / requests
-		all.Go(func() { call(thread, longRequest()) })
+	for range requests {
+		all.Go(func() { call(longRequest()) })
 	}
 	until(t, "every long request is denied or in the store", func() bool {
 		return denied.Load()+failed.Load()+store.waiting.Load() >= int64(requests)
 	})
 	inStore := store.waiting.Load()
-	all.Go(func() { call(0, request("d", "k", "short")) })
+	all.Go(func() { call(request("d", "k", "short")) })
 	until(t, "a short request is in the store", func() bool { return store.waiting.Load() > inStore })
-	n, closed := rlsapi.Memory(server)
+	n, _ := rlsapi.Memory(server)
 	t.Logf("%d of %d requests were denied for their size; the connections hold %d bytes", denied.Load(), requests, n)
 	if denied.Load() == 0 || inStore == 0 {
 		t.Errorf("%d requests were denied and %d are decided; the test needs both", denied.Load(), inStore)
 	}
 	close(store.release)
 	all.Wait()
-	if _, closed = rlsapi.Memory(server); failed.Load() > 0 || closed > 0 {
+	if _, closed := rlsapi.Memory(server); failed.Load() > 0 || closed > 0 {
 		t.Errorf("%d requests failed, %d connections were closed", failed.Load(), closed)
 	}
 }
