@@ -62,7 +62,8 @@ type Charge struct {
 	// must be the same. A policy without a name is identified by its limits and the
 	// kind of key; all keys made with [Func] are of one kind. New returns an error if
 	// two middlewares on one store would therefore share budgets although their
-	// functions differ: see [headgate.MustNamedPolicy].
+	// functions differ: see [headgate.MustNamedPolicy]. It cannot find this for two
+	// programs that share a store, so name the policies there.
 	Policy headgate.Policy
 	// Key selects the budget that is charged. The zero value means [Address].
 	Key Key
