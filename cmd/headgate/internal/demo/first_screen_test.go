@@ -46,6 +46,7 @@ func TestFirstScreen(t *testing.T) {
 	b.until(t, "document.documentElement.dataset.picture === 'stopped'")
 	t.Run("idle", func(t *testing.T) { b.mustBeIdle(t) })
 	t.Run("crosshair", v.testCrosshair)
+	t.Run("inspector", v.testInspector)
 	t.Run("own traffic", v.testOwnTraffic)
 	b.click(t, "[data-scenario=servers]")
 	b.until(t, "document.getElementById('panels').classList.contains('two')")
@@ -144,6 +145,19 @@ func (v visitor) testCrosshair(t *testing.T) {
 	v.chrome.until(t, "Number(document.documentElement.dataset.cursor) < 0")
 	v.do(t, chromedp.KeyEvent(kb.Escape))
 	v.chrome.until(t, "document.documentElement.dataset.picture !== 'paused' && !('cursor' in document.documentElement.dataset)")
+}
+
+// testInspector: the inspector shows the panel under the mouse, otherwise the chosen one.
+func (v visitor) testInspector(t *testing.T) {
+	shows := func(algorithm string) string {
+		return "[...document.querySelectorAll('.last')].filter((e) => e.checkVisibility()).map((e) => e.dataset.of).join() === '" + algorithm + "'"
+	}
+	v.chrome.until(t, shows("fixed_window"))
+	const panel = "document.querySelector('.panel[data-algorithm=sliding_log]')"
+	eval[bool](t, v.chrome, panel+".dispatchEvent(new PointerEvent('pointermove', { pointerType: 'mouse', movementX: 1 }))")
+	v.chrome.until(t, shows("sliding_log"))
+	eval[bool](t, v.chrome, panel+".dispatchEvent(new PointerEvent('pointerleave', { pointerType: 'mouse' }))")
+	v.chrome.until(t, shows("fixed_window"))
 }
 
 // testOwnTraffic: a click ends the scenario and restores the settings of the user. An

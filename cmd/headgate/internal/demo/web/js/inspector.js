@@ -4,8 +4,9 @@ export class Inspector {
   constructor(panels) {
     this.panels = panels;
     this.chosen = '';
+    this.shown = '';
     for (const { algorithm, element, tabButton } of panels) {
-      element.addEventListener('pointerenter', (event) => event.pointerType === 'mouse' && this.show(algorithm));
+      element.addEventListener('pointermove', (event) => this.point(event, algorithm));
       element.addEventListener('pointerleave', () => this.show(this.chosen));
       element.addEventListener('focusin', () => this.choose(algorithm));
       element.querySelector('[data-pick]').addEventListener('click', () => this.choose(algorithm));
@@ -26,7 +27,14 @@ export class Inspector {
     this.show(algorithm);
   }
 
+  // point shows the algorithm under the mouse, unless the page scrolled and the mouse did not move.
+  point({ pointerType, movementX, movementY }, algorithm) {
+    if (pointerType === 'mouse' && (movementX || movementY)) this.show(algorithm);
+  }
+
   show(algorithm) {
+    if (algorithm === this.shown) return;
+    this.shown = algorithm;
     for (const panel of this.panels) panel.last.hidden = panel.algorithm !== algorithm;
   }
 }
