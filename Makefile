@@ -15,6 +15,7 @@ SEED     ?= $(shell date +%s)
 ROUNDS   ?= 5
 DOCKER   ?= docker
 TIME     ?= 500ms
+TARGETS  ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
 
 TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
 PARALLEL ?= $(shell echo $$((2 * $$(nproc))))
@@ -188,12 +189,12 @@ $(TOOLS)/.built: tools/go.mod tools/go.sum
 ##@ Releases
 
 .PHONY: release
-release: ## Build the artefacts of this commit in dist/release
-	cd tools/release && go run . -out $(CURDIR)/dist/release
+release: ## Build the artefacts of this commit for TARGETS in dist/release
+	cd tools/release && go run . -out $(CURDIR)/dist/release -targets $(TARGETS)
 
 .PHONY: release-twice
 release-twice: ## Build them twice from clones with empty build caches, and compare
-	scripts/release-twice
+	scripts/release-twice -targets $(TARGETS)
 
 ##@ Measurements
 
