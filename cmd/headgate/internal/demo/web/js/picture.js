@@ -1,7 +1,7 @@
 // The time that the charts show. It follows the server, stops without traffic, and can be paused and inspected.
 
 const LAG = 100e3; // µs of delay, so that events arrive before they are drawn
-const STEP = 30; // ms between two pictures
+const STEP = 50; // ms between two pictures: about a pixel
 const REST = 5e6; // µs without requests after which the picture stops, at least
 
 export class Picture {
