@@ -15,6 +15,7 @@ import (
 var allowedSleeps = map[string]string{
 	". Spacing":                             "a slow store for tests in fake time",
 	". countCall":                           "a slow store for tests in fake time",
+	"cmd/headgate/internal/demo mustBeIdle": "a measurement of an idle page",
 	"cmd/headgate/internal/load slowServer": "a slow server",
 	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests pauses within a request",
 	"fallback makeNodeUnavailable":                                        "the duration of a fault under load",
