@@ -57,6 +57,10 @@ image: ## Build the container image headgate with DOCKER (docker or podman)
 setup: ## Install missing Debian packages; targets that need them run it automatically
 	@scripts/setup
 
+.PHONY: setup-long
+setup-long:
+	@scripts/setup --long
+
 .PHONY: clean
 clean: ## Remove build output
 	rm -rf dist headgate
@@ -66,7 +70,7 @@ pictures: ## Regenerate the pictures of the algorithms in docs/pictures
 	cd bench && GOWORK=off go run ./cmd/pictures ../docs/pictures
 
 .PHONY: screenshots
-screenshots: setup ## Regenerate the demo screenshots in docs/pictures in a browser
+screenshots: setup-long ## Regenerate the demo screenshots in docs/pictures in a browser
 	go test ./cmd/headgate/internal/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
 
 ##@ Tests
@@ -87,7 +91,7 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 # All others also run in their short form with it, except algo: it contains arithmetic and no
 # goroutines.
 .PHONY: test-full
-test-full: setup
+test-full: setup-long
 	go test -vet=off -p $(PARALLEL) $(SHIPPED)
 
 .PHONY: test-race
@@ -112,7 +116,7 @@ test-bench: setup
 
 # Builds a release for linux/amd64 and uses its artefacts: archive, packages, image and chart.
 .PHONY: test-release
-test-release: setup
+test-release: setup-long
 	cd tools/release && go test ./...
 
 .PHONY: fuzz

@@ -81,6 +81,9 @@ func TestGoExamples(t *testing.T) {
 // the parts of .NET that Mono does not have. It does not run it: programs with HttpClient
 // crash in Mono's thread pool from time to time.
 func TestDotNetExample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("Mono is installed for the long tests only")
+	}
 	t.Parallel()
 	build := exec.Command("mcs", "-langversion:7.2", "-target:library", "-warnaserror", "-r:System.Net.Http.dll",
 		"-out:"+filepath.Join(t.TempDir(), "client.dll"),
