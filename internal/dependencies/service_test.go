@@ -193,8 +193,9 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		tests: []string{service("envoyconfig")},
 	},
 	"go.yaml.in/yaml/v4": {
-		why:  "YAML with positions",
-		code: []string{service("config"), service("envoyconfig")},
+		why:   "YAML with positions; a test reads the alerting rules",
+		code:  []string{service("config"), service("envoyconfig")},
+		tests: []string{service("metrics")},
 	},
 	"golang.org/x/sys": {
 		why:  "event loops and socket options",
