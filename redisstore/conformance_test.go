@@ -146,7 +146,7 @@ func TestConformanceCluster(t *testing.T) {
 }
 
 func TestConformanceSentinel(t *testing.T) {
-	guarded := testserver.Sentinel(t)
+	guarded := testserver.Sentinel(t, testserver.Steady())
 	master := guarded.Master(t)
 	k := ttlInspector{t, func() []*testserver.RedisServer { return []*testserver.RedisServer{master} }}
 	conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {

@@ -80,10 +80,10 @@ func (p *launched) text() string {
 // eventually waits until a condition is true, for at most 20 s.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for late := time.Now().Add(20 * time.Second); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
+	for late := time.Now().Add(time.Minute); time.Now().Before(late); time.Sleep(20 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	t.Fatalf("timeout after 20 s: %s", what)
+	t.Fatalf("timeout after a minute: %s", what)
 }

@@ -68,7 +68,7 @@ func (p *replacement) ready() bool {
 // replaceWithoutStore is like replaceRatelimit, but does not wait for the store.
 func replaceWithoutStore(t *testing.T, env ...string) *replacement {
 	t.Helper()
-	p := startRatelimit(t, env...)
+	p := startRatelimit(t, append(env, "HEADGATE_STORE_BUDGET=10s")...) // a slow machine needs more than 50 ms
 	p.mustListen(t, 4)
 	if addr, on := p.addrs["resp"]; on {
 		t.Errorf("the listener for Redis clients is on %s; want off", addr)

@@ -19,6 +19,7 @@ type options struct {
 	trust    *Authority // set if tls is
 	tlsDir   string     // folder of the certificate
 	config   []string   // whole lines
+	steady   bool       // whether the sentinels replace no primary
 }
 
 // Option is a setting of a Redis server, or of all servers of a cluster or of a
@@ -39,6 +40,10 @@ func WithConfig(pairs ...string) Option {
 // AppendFsyncAlways makes the server sync every write to disk before it replies, and
 // load the writes when it starts.
 func AppendFsyncAlways() Option { return WithConfig("appendonly", "yes", "appendfsync", "always") }
+
+// Steady makes sentinels wait for an hour before they replace the primary. Without it, a
+// machine on which the primary cannot run for a second causes a failover.
+func Steady() Option { return func(o *options) { o.steady = true } }
 
 // Password sets a password for the default user.
 func Password(password string) Option {

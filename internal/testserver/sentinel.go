@@ -46,12 +46,16 @@ func (s *RedisSentinel) startSentinels(t testing.TB, o options) {
 	for range 3 {
 		s.sentinels = append(s.sentinels, newSentinel(t))
 	}
+	downAfter := time.Second
+	if o.steady {
+		downAfter = time.Hour
+	}
 	for i, sentinel := range s.sentinels {
 		lines := append(sentinel.listen(o),
 			"bind 127.0.0.1", "dir "+sentinel.Dir(), "unixsocket "+sentinel.Socket(),
 			"sentinel myid "+sentinelID(i),
 			"sentinel monitor mymaster 127.0.0.1 "+s.nodes[0].Port()+" 2",
-			"sentinel down-after-milliseconds mymaster 1000",
+			fmt.Sprintf("sentinel down-after-milliseconds mymaster %d", downAfter.Milliseconds()),
 			"sentinel failover-timeout mymaster 3000",
 			"sentinel parallel-syncs mymaster 2")
 		if o.password != "" {
