@@ -116,7 +116,7 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
-			".", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
+			".", "fallback", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),

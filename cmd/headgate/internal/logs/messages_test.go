@@ -15,11 +15,12 @@ import (
 	"testing"
 )
 
-// service and table are the folder of the service and the document of its log messages.
-const (
-	service = "../.."
-	table   = "../../../../docs/reference/log-messages.md"
-)
+// table is the document of the log messages.
+const table = "../../../../docs/reference/log-messages.md"
+
+// folders contain the code that logs: the service, and package fallback, which logs the
+// events of its store.
+var folders = []string{"../..", "../../../../fallback"}
 
 // TestEveryLogMessageIsDocumented compares the messages in the code of the service with
 // the table in docs/reference/log-messages.md: an operator finds each message there,
@@ -71,7 +72,16 @@ func documentedMessages(t *testing.T) map[string]bool {
 func messagesInCode(t *testing.T) map[string]string {
 	t.Helper()
 	places := map[string]string{}
-	err := filepath.WalkDir(service, func(path string, d fs.DirEntry, err error) error {
+	for _, folder := range folders {
+		addMessages(t, folder, places)
+	}
+	return places
+}
+
+// addMessages adds the messages in the code of a folder to places.
+func addMessages(t *testing.T, folder string, places map[string]string) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -88,7 +98,6 @@ func messagesInCode(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return places
 }
 
 // inFunction adds the messages of one declaration to places.

@@ -10,25 +10,19 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/fallback"
 )
 
 // LogStoreEvents returns an observer that logs one line when a store, or one of its
 // nodes, becomes unavailable, and one when it has recovered.
-func LogStoreEvents(log *slog.Logger) headgate.StoreObserver { return storeLog{log} }
+func LogStoreEvents(log *slog.Logger) headgate.StoreObserver {
+	return storeLog{fallback.LogEvents(log), log}
+}
 
-type storeLog struct{ log *slog.Logger }
-
-// ObserveStore logs a store event.
-func (s storeLog) ObserveStore(e headgate.StoreEvent) {
-	log := s.log
-	if e.Node != "" {
-		log = log.With("node", e.Node)
-	}
-	if e.Unavailable {
-		log.Warn("store unavailable", "reason", e.Reason.String(), "error", e.Err)
-		return
-	}
-	log.Info("store recovered")
+// storeLog logs store events, and the events of clocks.
+type storeLog struct {
+	headgate.StoreObserver
+	log *slog.Logger
 }
 
 // ObserveClockSetBack logs that the clock of a server went back.
