@@ -4,12 +4,16 @@ go 1.26.0
 
 replace github.com/headgate/headgate => ../
 
+replace github.com/headgate/headgate/redisstore/goredis => ../redisstore/goredis
+
 require (
 	github.com/gin-gonic/gin v1.12.0
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/gorilla/mux v1.8.1
 	github.com/headgate/headgate v0.0.0
+	github.com/headgate/headgate/redisstore/goredis v0.0.0
 	github.com/labstack/echo/v5 v5.3.1
+	github.com/prometheus/client_golang v1.25.0
 	github.com/redis/go-redis/v9 v9.23.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1
 	google.golang.org/grpc v1.85.0
