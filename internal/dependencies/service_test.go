@@ -10,7 +10,7 @@ var serviceRules = map[string]packageRule{
 			service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
 		},
-		tests: []string{"internal/testserver", service("controlplane")},
+		tests: []string{"internal/testserver", "loginguard", service("controlplane")},
 	},
 	service("admin"): {
 		why:   "the admin listener; what it serves is passed to it",
@@ -193,9 +193,9 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		tests: []string{service("envoyconfig")},
 	},
 	"go.yaml.in/yaml/v4": {
-		why:   "YAML with positions; a test reads the alerting rules",
+		why:   "YAML with positions; tests read the alerting rules and Envoy's configuration",
 		code:  []string{service("config"), service("envoyconfig")},
-		tests: []string{service("metrics")},
+		tests: []string{"cmd/headgate", service("metrics")},
 	},
 	"golang.org/x/sys": {
 		why:  "event loops and socket options",
