@@ -87,7 +87,8 @@ func TestDotNetExample(t *testing.T) {
 	t.Parallel()
 	build := exec.Command("mcs", "-langversion:7.2", "-target:library", "-warnaserror", "-r:System.Net.Http.dll",
 		"-out:"+filepath.Join(t.TempDir(), "client.dll"),
-		"../../examples/dotnet/HeadgateClient.cs", "../../examples/dotnet/HeadgateLimiter.cs", "testdata/dotnet/Declarations.cs")
+		"../../examples/dotnet/HeadgateClient.cs", "../../examples/dotnet/HeadgateLimiter.cs",
+		"../../examples/dotnet/HeadgateLogin.cs", "testdata/dotnet/Declarations.cs")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

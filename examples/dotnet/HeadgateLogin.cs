@@ -1,0 +1,91 @@
+using System;
+using System.Collections.Generic;
+using System.Net;
+using System.Net.Http;
+using System.Net.Http.Json;
+using System.Security.Cryptography;
+using System.Text;
+using System.Threading;
+using System.Threading.Tasks;
+
+// [snippet login]
+/// <summary>Limits the failed logins of an account, of an address, and of both.</summary>
+public sealed class HeadgateLogin
+{
+    private readonly HttpClient http;
+    private readonly byte[] secret; // the same in all programs that share the limits
+
+    public HeadgateLogin(HttpClient http, byte[] secret)
+    {
+        this.http = http;
+        this.secret = secret;
+    }
+
+    /// <summary>
+    /// Call this before the password is compared. Returns whether the attempt is allowed, and if
+    /// not, the wait. Returns null if Headgate could not decide: deny the attempt with 503.
+    /// </summary>
+    public async Task<(bool Allowed, TimeSpan RetryAfter)?> AttemptAsync(
+        string account, IPAddress address, bool known, CancellationToken cancel = default)
+    {
+        try
+        {
+            using (var response = await http.PostAsJsonAsync("/v1/check", Body(account, address, known), cancel))
+            {
+                if (response.StatusCode == HttpStatusCode.OK)
+                    return (true, TimeSpan.Zero);
+                if ((int)response.StatusCode == 429)
+                    return (false, response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero);
+                Console.Error.WriteLine($"headgate: status {(int)response.StatusCode}");
+            }
+        }
+        catch (HttpRequestException e)
+        {
+            Console.Error.WriteLine($"headgate: {e.Message}");
+        }
+        catch (OperationCanceledException) when (!cancel.IsCancellationRequested)
+        {
+            Console.Error.WriteLine("headgate: timeout");
+        }
+        return null;
+    }
+
+    /// <summary>Refunds an attempt after the right password.</summary>
+    public async Task SucceededAsync(string account, IPAddress address, bool known)
+    {
+        using (await http.PostAsJsonAsync("/v1/refund", Body(account, address, known), CancellationToken.None))
+        {
+        }
+    }
+
+    private object Body(string account, IPAddress address, bool known)
+    {
+        var network = Network(address);
+        var checks = new List<object> { new { policy = "login_pair", key = Hashed(network + "\n" + account) } };
+        if (!known) // the browser has no signed cookie of an earlier login
+        {
+            checks.Add(new { policy = "login_address", key = Hashed(network) });
+            checks.Add(new { policy = "login_account", key = Hashed(account) });
+        }
+        return new { checks };
+    }
+
+    private string Hashed(string text)
+    {
+        using (var hmac = new HMACSHA256(secret))
+            return Hex(hmac.ComputeHash(Encoding.UTF8.GetBytes(text)), 32);
+    }
+
+    // The address, or the first 64 bits of an IPv6 address, in hexadecimal.
+    private static string Network(IPAddress address)
+    {
+        if (address.IsIPv4MappedToIPv6)
+            address = address.MapToIPv4();
+        var bytes = address.GetAddressBytes();
+        return Hex(bytes, Math.Min(bytes.Length, 8));
+    }
+
+    private static string Hex(byte[] bytes, int length) =>
+        BitConverter.ToString(bytes, 0, length).Replace("-", "").ToLowerInvariant();
+}
+// [end login]
