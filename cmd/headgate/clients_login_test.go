@@ -43,8 +43,8 @@ func launchLogins(t *testing.T) *launched {
 		"--http-addr", "127.0.0.1:0", "--resp-addr", "off", "--grpc-addr", "off", "--admin-addr", "off")
 }
 
-// The right password costs nothing, the sixth wrong one is denied, and so is the right one
-// after it. Without the service every attempt is denied.
+// The right password costs nothing. The sixth wrong one is denied, and so is the right
+// one after it. Without the service, every attempt is denied.
 func TestLoginForms(t *testing.T) {
 	t.Parallel()
 	want := "logged in\n" + strings.Repeat("wrong password\n", 5) + strings.Repeat("denied by login_pair, Retry-After: <=1200\n", 2)
@@ -78,7 +78,7 @@ func TestLoginFormsShareLimits(t *testing.T) {
 		for j, language := range []string{"php", "python", "node"} {
 			want := []string{strings.Repeat("wrong password\n", 2), strings.Repeat("wrong password\n", 3), "denied by login_pair, Retry-After: <=1200\n"}[j]
 			guesses := [][]string{{"a", "b"}, {"c", "d", "e"}, {"f"}}[j]
-			env := []string{"LOGIN_ADDRESS=" + addresses[j], "LOGIN_SECRET=" + strconv.Itoa(i)}
+			env := []string{"LOGIN_ADDRESS=" + addresses[j], "LOGIN_SECRET=secret of case " + strconv.Itoa(i)}
 			if got := loginAttempts(t, language, service.addrs["http"], env, guesses...); got != want {
 				t.Errorf("%s at %s: got %s want %s", language, addresses[j], got, want)
 			}
@@ -105,8 +105,8 @@ func TestLoginFormsKnownBrowser(t *testing.T) {
 	}
 }
 
-// loginRow is a row of the table of attacks: the policy, and the guesses in an hour and in
-// a day.
+// loginRow is a row of the table of attacks: the policy, and the guesses in an hour and
+// in a day.
 var loginRow = regexp.MustCompile("(?m)^\\| [^|]+ \\| `(login_\\w+)` \\| (\\d+) \\| (\\d+) \\|$")
 
 // The figures of the guide follow from the limits.
