@@ -38,7 +38,7 @@ func TestEnvoyExampleConfiguration(t *testing.T) {
 	}
 	for from, to := range map[string]string{
 		"failure_mode_deny":      "failure_mode_denied",
-		"use_remote_address":     "use_remote_adress",
+		"use_remote_address":     "use_remote_addresses",
 		"DRAFT_VERSION_03":       "DRAFT_VERSION_99",
 		"domain: shop":           `domain: ""`,
 		"filters.http.router.v3": "filters.http.rooter.v3",

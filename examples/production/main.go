@@ -56,7 +56,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go http.ListenAndServe("127.0.0.1:9090", promhttp.Handler()) // metrics are not public
+	go func() { log.Fatal(http.ListenAndServe("127.0.0.1:9090", promhttp.Handler())) }() // metrics are not public
 	return serve(ctx, listener, handler)
 }
 

@@ -11,6 +11,7 @@ import (
 )
 
 // [snippet api]
+
 // New returns the API. The store is a parameter, so that each test can choose one.
 func New(store headgate.Store) (http.Handler, error) {
 	limit, err := httplimit.New(store, nil, httplimit.Charge{
