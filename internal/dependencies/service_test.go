@@ -42,7 +42,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("engine"): {
 		why:   "it decides for every interface over the store that it is given",
-		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", service("memo"), service("routing")},
+		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", service("memo"), service("routing"), service("suggest")},
 		tests: []string{"memstore"},
 	},
 	service("envoyconfig"): {

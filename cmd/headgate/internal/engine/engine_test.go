@@ -372,6 +372,27 @@ func TestUnknownPolicyWithoutPolicies(t *testing.T) {
 	}
 }
 
+func TestUnknownPolicySuggestsSimilarName(t *testing.T) {
+	many := map[string]headgate.Policy{}
+	for i := range 101 {
+		many[fmt.Sprintf("policy-%d", i)] = headgate.MustPolicy("10/s")
+	}
+	for _, c := range []struct {
+		policies   map[string]headgate.Policy
+		name, want string
+	}{
+		{map[string]headgate.Policy{"api": headgate.MustPolicy("10/s"), "login": headgate.MustPolicy("5/m")}, "logn", `unknown policy "logn"; did you mean "login"?`},
+		{map[string]headgate.Policy{"api": headgate.MustPolicy("10/s")}, "upload", `unknown policy "upload"`},
+		{many, "policy-1000", `unknown policy "policy-1000"`}, // too many to compare
+	} {
+		e, _ := newEngine(t, &engine.Options{Policies: c.policies})
+		err := e.Decide(t.Context(), headgate.Take, []engine.Check{{Policy: c.name, Key: secret}}, &engine.Answer{})
+		if err == nil || engine.Reason(err) != c.want || !errors.Is(err, engine.ErrUnknownPolicy) {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
+		}
+	}
+}
+
 func TestStoreFailure(t *testing.T) {
 	for _, checks := range [][]engine.Check{{inline("k", "10/s")}, {inline("k", "10/s"), inline("j", "10/s")}} {
 		e, store := newEngine(t, nil)

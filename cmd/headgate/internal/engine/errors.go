@@ -3,9 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
 
 // The errors that only the engine returns. All other errors are from package headgate
@@ -140,14 +143,26 @@ func StoreErrorReason(err error) string {
 	return reason
 }
 
+// maxSuggestions is the maximum number of policies with which an error suggests a name.
+// It bounds the time that a client can use with an unknown name.
+const maxSuggestions = 100
+
+// unknownPolicy returns the error for a name that no policy has. It suggests the most
+// similar name, which a client could use as well.
 func (s *ActiveConfig) unknownPolicy(name string) error {
-	if len(name) > 64 {
-		name = name[:64] + "…"
+	shown := name
+	if len(shown) > 64 {
+		shown = shown[:64] + "…"
 	}
 	if len(s.policies) == 0 {
-		return fmt.Errorf("%w %q: no policies are configured; send a limit such as 10/s instead", ErrUnknownPolicy, name)
+		return fmt.Errorf("%w %q: no policies are configured; send a limit such as 10/s instead", ErrUnknownPolicy, shown)
 	}
-	return fmt.Errorf("%w %q", ErrUnknownPolicy, name)
+	if len(s.policies) <= maxSuggestions {
+		if meant := suggest.Nearest(name, slices.Sorted(maps.Keys(s.policies))); meant != "" {
+			return fmt.Errorf("%w %q; did you mean %q?", ErrUnknownPolicy, shown, meant)
+		}
+	}
+	return fmt.Errorf("%w %q", ErrUnknownPolicy, shown)
 }
 
 // inlineField returns the name of the field that caused err, an error in a check

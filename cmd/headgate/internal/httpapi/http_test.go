@@ -256,7 +256,7 @@ func TestProblems(t *testing.T) {
 		{"outside", "POST", "/v1/check", `{"limit":"0/s",` + key + `}`, 400, "limit", "rate is 0"},
 		{"in the second check", "POST", "/v1/check", `{"checks":[{"limit":"10/s",` + key + `},{"limit":"10","key":"k"}]}`, 400, "checks[1].limit", "expected a slash"},
 		{"unknown algorithm", "POST", "/v1/check", `{"limit":"10/s","algorithm":"magic",` + key + `}`, 400, "algorithm", "token_bucket_interval"},
-		{"unknown policy", "POST", "/v1/check", `{"policy":"logn",` + key + `}`, 404, "policy", `unknown policy "logn"`},
+		{"unknown policy", "POST", "/v1/check", `{"policy":"logn",` + key + `}`, 404, "policy", `unknown policy "logn"; did you mean "login"?`},
 		{"unknown policy in a check", "POST", "/v1/peek", `{"checks":[{"policy":"logn",` + key + `}]}`, 404, "checks[0].policy", `unknown policy`},
 		{"a long key", "POST", "/v1/check", `{"policy":"login","key":"` + strings.Repeat(secret, 60) + `"}`, 400, "key", "1080 bytes; must be at most 1024"},
 		{"many checks", "POST", "/v1/refund", `{"checks":[` + strings.Repeat(`{"policy":"login",`+key+`},`, 32) + `{}]}`, 400, "checks", "at most 32 checks"},

@@ -23,7 +23,11 @@ func Nearest(text string, known []string) string {
 		limit = 2
 	}
 	for _, name := range known {
-		if d := distance(plain, normalize(name)); d < limit {
+		other := normalize(name)
+		if max(len(plain)-len(other), len(other)-len(plain)) >= limit {
+			continue // each edit changes the length by at most one byte
+		}
+		if d := distance(plain, other); d < limit {
 			best, limit = name, d
 		}
 	}
