@@ -22,19 +22,12 @@ var loginPrograms = map[string][]string{
 }
 
 // loginAttempts runs a program with passwords and returns its output.
-func loginAttempts(t *testing.T, language, url string, env []string, passwords ...string) string {
+func loginAttempts(t *testing.T, language string, service *launched, env []string, passwords ...string) string {
 	t.Helper()
-	command := append(append([]string{}, loginPrograms[language]...), passwords...)
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = "../../examples"
-	cmd.Env = append(append(os.Environ(), "RATE_LIMIT_HTTP=http://"+url, "RATE_LIMIT_TIMEOUT_MS=60000", "PYTHONDONTWRITEBYTECODE=1"), env...)
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s%s", language, err, out, stderr.String())
-	}
-	return retryAfterSeconds.ReplaceAllString(string(out), "<=1200")
+	command := loginPrograms[language]
+	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], passwords...)...)
+	cmd.Dir, cmd.Env = "../../examples", env
+	return outputOfClient(t, cmd, service.addrs, 60_000)
 }
 
 func launchLogins(t *testing.T) *launched {
@@ -52,12 +45,12 @@ func TestLoginForms(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			service := launchLogins(t)
-			if got := loginAttempts(t, language, service.addrs["http"], nil, "right", "a", "b", "c", "d", "e", "f", "right"); got != want {
+			if got := loginAttempts(t, language, service, nil, "right", "a", "b", "c", "d", "e", "f", "right"); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 			kill(t, service, "KILL")
 			_ = service.cmd.Wait()
-			if got := loginAttempts(t, language, service.addrs["http"], nil, "right"); got != "not decided: denied\n" {
+			if got := loginAttempts(t, language, service, nil, "right"); got != "not decided: denied\n" {
 				t.Errorf("without the service: got %s", got)
 			}
 		})
@@ -79,7 +72,7 @@ func TestLoginFormsShareLimits(t *testing.T) {
 			want := []string{strings.Repeat("wrong password\n", 2), strings.Repeat("wrong password\n", 3), "denied by login_pair, Retry-After: <=1200\n"}[j]
 			guesses := [][]string{{"a", "b"}, {"c", "d", "e"}, {"f"}}[j]
 			env := []string{"LOGIN_ADDRESS=" + addresses[j], "LOGIN_SECRET=secret of case " + strconv.Itoa(i)}
-			if got := loginAttempts(t, language, service.addrs["http"], env, guesses...); got != want {
+			if got := loginAttempts(t, language, service, env, guesses...); got != want {
 				t.Errorf("%s at %s: got %s want %s", language, addresses[j], got, want)
 			}
 		}
@@ -93,13 +86,13 @@ func TestLoginFormsKnownBrowser(t *testing.T) {
 	service := launchLogins(t)
 	for i := range 4 {
 		env := []string{"LOGIN_ADDRESS=198.51.100." + strconv.Itoa(i)}
-		loginAttempts(t, "python", service.addrs["http"], env, "a", "b", "c", "d", "e")
+		loginAttempts(t, "python", service, env, "a", "b", "c", "d", "e")
 	}
 	for language := range loginPrograms {
-		if got := loginAttempts(t, language, service.addrs["http"], nil, "right"); got != "denied by login_account, Retry-After: <=1200\n" {
+		if got := loginAttempts(t, language, service, nil, "right"); got != "denied by login_account, Retry-After: <=1200\n" {
 			t.Errorf("%s, a new browser: got %s", language, got)
 		}
-		if got := loginAttempts(t, language, service.addrs["http"], []string{"LOGIN_KNOWN=1"}, "right"); got != "logged in\n" {
+		if got := loginAttempts(t, language, service, []string{"LOGIN_KNOWN=1"}, "right"); got != "logged in\n" {
 			t.Errorf("%s, a known browser: got %s", language, got)
 		}
 	}

@@ -151,7 +151,7 @@ func kill(t *testing.T, p *launched, signal string) {
 
 var retryAfterSeconds = regexp.MustCompile(`\b(1200|1[01]\d\d)\b`)
 
-// run returns the output of the program, with seconds up to 1200 replaced.
+// run returns the output of the program; see outputOfClient.
 func (p *clientProgram) run(t *testing.T, root string, addrs map[string]string, timeoutMS int) string {
 	t.Helper()
 	name := p.command[0]
@@ -160,8 +160,16 @@ func (p *clientProgram) run(t *testing.T, root string, addrs map[string]string, 
 	}
 	cmd := exec.Command(name, p.command[1:]...)
 	cmd.Dir = filepath.Join(root, p.dir)
+	return outputOfClient(t, cmd, addrs, timeoutMS)
+}
+
+// outputOfClient runs a client program of the service with the given addresses, and
+// returns its output, with seconds up to 1200 replaced. Variables that cmd has already
+// stay set.
+func outputOfClient(t *testing.T, cmd *exec.Cmd, addrs map[string]string, timeoutMS int) string {
+	t.Helper()
 	host, port, _ := strings.Cut(addrs["resp"], ":")
-	cmd.Env = append(os.Environ(), "PORT=0", "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(append(os.Environ(), cmd.Env...), "PORT=0", "PYTHONDONTWRITEBYTECODE=1",
 		"RATE_LIMIT_HTTP=http://"+addrs["http"], "RATE_LIMIT_RESP="+addrs["resp"],
 		fmt.Sprintf("RATE_LIMIT_TIMEOUT_MS=%d", timeoutMS),
 		"RATE_LIMIT_HOST="+host, "RATE_LIMIT_PORT="+port, fmt.Sprintf("RATE_LIMIT_TIMEOUT=%g", float64(timeoutMS)/1000))
@@ -169,7 +177,7 @@ func (p *clientProgram) run(t *testing.T, root string, addrs map[string]string, 
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s%s", err, out, stderr.String())
+		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.String())
 	}
 	t.Log(stderr.String())
 	return retryAfterSeconds.ReplaceAllString(string(out), "<=1200")

@@ -17,12 +17,16 @@ public sealed class HeadgateClient
     /// Returns whether the request is allowed, and if not, the wait. Returns null if
     /// Headgate could not decide.
     /// </summary>
-    public async Task<(bool Allowed, TimeSpan RetryAfter)?> CheckAsync(
-        string policy, string key, CancellationToken cancel = default)
+    public Task<(bool Allowed, TimeSpan RetryAfter)?> CheckAsync(
+        string policy, string key, CancellationToken cancel = default) =>
+        CheckAsync(new { policy, key }, cancel);
+
+    /// <summary>The same for the body of a request, which can have several checks.</summary>
+    public async Task<(bool Allowed, TimeSpan RetryAfter)?> CheckAsync(object request, CancellationToken cancel)
     {
         try
         {
-            using (var response = await http.PostAsJsonAsync("/v1/check", new { policy, key }, cancel))
+            using (var response = await http.PostAsJsonAsync("/v1/check", request, cancel))
             {
                 if (response.StatusCode == HttpStatusCode.OK)
                     return (true, TimeSpan.Zero);
@@ -40,6 +44,14 @@ public sealed class HeadgateClient
             Console.Error.WriteLine("headgate: timeout");
         }
         return null;
+    }
+
+    /// <summary>Refunds what CheckAsync charged.</summary>
+    public async Task RefundAsync(object request)
+    {
+        using (await http.PostAsJsonAsync("/v1/refund", request, CancellationToken.None))
+        {
+        }
     }
 }
 // [end client]

@@ -1,8 +1,6 @@
 using System;
 using System.Collections.Generic;
 using System.Net;
-using System.Net.Http;
-using System.Net.Http.Json;
 using System.Security.Cryptography;
 using System.Text;
 using System.Threading;
@@ -12,12 +10,12 @@ using System.Threading.Tasks;
 /// <summary>Limits the failed logins of an account, of an address, and of both.</summary>
 public sealed class HeadgateLogin
 {
-    private readonly HttpClient http;
+    private readonly HeadgateClient client;
     private readonly byte[] secret; // the same in all programs that share the limits
 
-    public HeadgateLogin(HttpClient http, byte[] secret)
+    public HeadgateLogin(HeadgateClient client, byte[] secret)
     {
-        this.http = http;
+        this.client = client;
         this.secret = secret;
     }
 
@@ -25,38 +23,13 @@ public sealed class HeadgateLogin
     /// Call this before the password is compared. Returns whether the attempt is allowed, and if
     /// not, the wait. Returns null if Headgate could not decide: deny the attempt with 503.
     /// </summary>
-    public async Task<(bool Allowed, TimeSpan RetryAfter)?> AttemptAsync(
-        string account, IPAddress address, bool known, CancellationToken cancel = default)
-    {
-        try
-        {
-            using (var response = await http.PostAsJsonAsync("/v1/check", Body(account, address, known), cancel))
-            {
-                if (response.StatusCode == HttpStatusCode.OK)
-                    return (true, TimeSpan.Zero);
-                if ((int)response.StatusCode == 429)
-                    return (false, response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero);
-                Console.Error.WriteLine($"headgate: status {(int)response.StatusCode}");
-            }
-        }
-        catch (HttpRequestException e)
-        {
-            Console.Error.WriteLine($"headgate: {e.Message}");
-        }
-        catch (OperationCanceledException) when (!cancel.IsCancellationRequested)
-        {
-            Console.Error.WriteLine("headgate: timeout");
-        }
-        return null;
-    }
+    public Task<(bool Allowed, TimeSpan RetryAfter)?> AttemptAsync(
+        string account, IPAddress address, bool known, CancellationToken cancel = default) =>
+        client.CheckAsync(Body(account, address, known), cancel);
 
     /// <summary>Refunds an attempt after the right password.</summary>
-    public async Task SucceededAsync(string account, IPAddress address, bool known)
-    {
-        using (await http.PostAsJsonAsync("/v1/refund", Body(account, address, known), CancellationToken.None))
-        {
-        }
-    }
+    public Task SucceededAsync(string account, IPAddress address, bool known) =>
+        client.RefundAsync(Body(account, address, known));
 
     private object Body(string account, IPAddress address, bool known)
     {
