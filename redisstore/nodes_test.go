@@ -32,7 +32,7 @@ func TestNodeOfKey(t *testing.T) {
 	})
 	byURL := openURL(t, "redis+cluster://"+cluster.Addrs()[0])
 	for name, s := range map[string]*redisstore.Store{"URL": byURL, "client": byClient} {
-		b, err := s.Bind(headgate.Rule{Scope: "p", Limit: headgate.MustParseLimit("1000000/100h")})
+		b, err := s.Bind(headgate.Rule{Scope: "p", Limit: headgate.MustParseLimit("1000/1000h")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestNodeOfKey(t *testing.T) {
 			requireNode(t, name, s, b, cluster, fmt.Sprint("key", i))
 		}
 	}
-	b, err := byURL.Bind(headgate.Rule{Scope: "p", Limit: headgate.MustParseLimit("1000000/100h")})
+	b, err := byURL.Bind(headgate.Rule{Scope: "p", Limit: headgate.MustParseLimit("1000/1000h")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func openURL(t *testing.T, url string) *redisstore.Store {
 	return s
 }
 
-// requireNode takes a unit of a key, and requires that its node is the primary that has
+// requireNode takes a unit of a key, which recovers in an hour, and requires that its node is the primary that has
 // the key then.
 func requireNode(t *testing.T, name string, s *redisstore.Store, b headgate.Bound, cluster *testserver.RedisCluster, key string) {
 	t.Helper()
