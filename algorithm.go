@@ -56,7 +56,7 @@ const (
 var kinds = map[Algorithm]kind{
 	TokenBucket:         {refill: RefillContinuous, reserves: true},
 	TokenBucketInterval: {refill: RefillStepped, reserves: true},
-	FixedWindow:         {refill: RefillWindow},
+	FixedWindow:         {refill: RefillWindow, large: true},
 	SlidingLog:          {refill: RefillWindow},
 	SlidingWindow:       {refill: RefillWindow},
 	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
@@ -66,6 +66,7 @@ type kind struct {
 	refill   Refill
 	reserves bool
 	queues   bool
+	large    bool // accepts a rate above MaxUnits
 }
 
 // kind returns the properties of a. The result for an unknown name is the zero kind.
@@ -92,3 +93,13 @@ func (a Algorithm) Queues() bool { return a.kind().queues }
 // store may not support reservations: see [Bound.CanReserve]. CanReserve returns false
 // for an unknown name.
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }
+
+// MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an
+// algorithm that only counts, such as [FixedWindow], and [MaxUnits] for all others. For
+// an unknown name, it returns MaxUnits.
+func (a Algorithm) MaxRate() int64 {
+	if a.kind().large {
+		return MaxWindowUnits
+	}
+	return MaxUnits
+}

@@ -11,7 +11,11 @@ import (
 // Within this range every decision is exact, even in the double-precision numbers of
 // Lua, because no instant exceeds 2^53 µs.
 const (
-	MaxUnits  = 1_000_000_000        // maximum of rate, burst and queue, in units
+	MaxUnits = 1_000_000_000 // maximum of rate, burst and queue, in units
+	// MaxWindowUnits is the maximum of the rate under an algorithm that only counts; see
+	// [Algorithm.MaxRate]. It is large enough for tokens and for millionths of a dollar.
+	MaxWindowUnits = 1<<53 - 1
+
 	MinPeriod = time.Millisecond     // shortest period
 	MaxPeriod = 366 * 24 * time.Hour // longest period
 	// MaxFillTime is the maximum time in which an empty bucket may fill: 100 years of
@@ -24,7 +28,8 @@ const (
 // Limit is a rate: Rate units per Period, with an optional capacity for bursts. As text
 // it is written “10/s”, “100/1m burst 20” or “100/1m queue 50”; see [ParseLimit].
 type Limit struct {
-	// Rate is the number of units granted per Period: 1 to 1e9. Formulas call it L.
+	// Rate is the number of units granted per Period: 1 to 1e9, or to 2^53 − 1 under
+	// an algorithm that only counts, such as [FixedWindow]. Formulas call it L.
 	Rate int64
 	// Period is the time in which Rate units are granted: whole microseconds, from 1 ms
 	// to 366 days. Formulas call it P.
@@ -52,9 +57,10 @@ func (l Limit) Capacity() int64 {
 }
 
 // Validate returns a [*LimitError] for the first field outside the accepted range, or
-// nil. It does not check whether an algorithm uses a burst or a queue: the store does.
+// nil. It does not check whether an algorithm accepts a rate above [MaxUnits] or uses a
+// burst or a queue: the store does.
 func (l Limit) Validate() error {
-	if err := inRange("rate", l.Rate, 1); err != nil {
+	if err := l.validateRate(); err != nil {
 		return err
 	}
 	if l.Period < MinPeriod || l.Period > MaxPeriod {
@@ -74,6 +80,21 @@ func (l Limit) Validate() error {
 	}
 	return l.validateFillTime()
 }
+
+// validateRate accepts a rate above MaxUnits only without a burst or a queue, because all
+// algorithms that accept such a rate count in windows.
+func (l Limit) validateRate() error {
+	if l.Burst != 0 || l.Queue != 0 || l.Rate <= MaxUnits {
+		return inRange("rate", l.Rate, 1)
+	}
+	if l.Rate > MaxWindowUnits {
+		return &LimitError{"rate", strconv.FormatInt(l.Rate, 10), boundOfLargeRate}
+	}
+	return nil
+}
+
+// boundOfLargeRate is the bound in the error for a rate above MaxWindowUnits.
+const boundOfLargeRate = "must be 1 to 1000000000, or to 9007199254740991 under fixed_window"
 
 func inRange(field string, value, least int64) error {
 	if value < least || value > MaxUnits {

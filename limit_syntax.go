@@ -225,16 +225,27 @@ func (s *scanner) count(field, expected string) (int64, error) {
 		return 0, s.failFraction(field)
 	}
 	n, err := strconv.ParseInt(s.text[start:s.at], 10, 64)
-	if err != nil || n < 0 || n > MaxUnits && field != "period" {
+	if err != nil || n < 0 || field != "period" && n > maxUnitsOf(field) {
 		return 0, &LimitError{field, clip(s.text[start:s.at]), accepted(field)}
 	}
 	return n, nil
+}
+
+// maxUnitsOf returns the maximum of a field in units. Whether the algorithm accepts a
+// rate above MaxUnits is checked later, because it is not in the text.
+func maxUnitsOf(field string) int64 {
+	if field == "rate" {
+		return MaxWindowUnits
+	}
+	return MaxUnits
 }
 
 func accepted(field string) string {
 	switch field {
 	case "period":
 		return acceptedPeriods
+	case "rate":
+		return boundOfLargeRate
 	case "queue":
 		return "must be 0 to 1000000000"
 	default:

@@ -142,7 +142,7 @@ func init() {
 	all = []Algorithm{
 		{Name: headgate.TokenBucket, Aliases: []headgate.Algorithm{headgate.GCRA}, New: newTokenBucket, Lua: tokenBucketLua},
 		{Name: headgate.TokenBucketInterval, New: newIntervalBucket, Lua: intervalBucketLua},
-		{Name: headgate.FixedWindow, New: newFixedWindow, Lua: fixedWindowLua},
+		{Name: headgate.FixedWindow, New: newFixedWindow, Lua: windowCountLua + fixedWindowLua},
 		{Name: headgate.SlidingLog, NewLog: newSlidingLog, Lua: slidingLogLua},
 		{Name: headgate.SlidingWindow, New: newSlidingWindow, Lua: slidingWindowLua},
 		{Name: headgate.LeakyBucket, New: newLeakyBucket, Lua: leakyBucketLua()},
@@ -226,13 +226,20 @@ func (a Algorithm) Check(l headgate.Limit) error {
 	return err
 }
 
-// validate returns an error if a field of the limit is outside the accepted range, or
-// is set although the algorithm does not use it: a queue if requests are not delayed, or
-// a burst if the algorithm counts in windows. Package headgate defines which fields each
-// algorithm uses.
+// validate returns an error if a field of the limit is outside the range that the
+// algorithm accepts, or is set although the algorithm does not use it: a queue if
+// requests are not delayed, or a burst if the algorithm counts in windows. Package
+// headgate defines these properties of each algorithm.
 func validate(l headgate.Limit, name headgate.Algorithm) error {
 	if err := l.Validate(); err != nil {
 		return err
+	}
+	if l.Rate > name.MaxRate() {
+		return &headgate.LimitError{
+			Field: "rate", Value: strconv.FormatInt(l.Rate, 10),
+			Bound: fmt.Sprintf("must be 1 to %d under %s; a larger rate requires %s", name.MaxRate(), name,
+				NamesWhere(func(other headgate.Algorithm) bool { return other.MaxRate() > name.MaxRate() })),
+		}
 	}
 	if l.Queue > 0 && !name.Queues() {
 		return unused("queue", l.Queue, name, headgate.Algorithm.Queues)

@@ -51,6 +51,19 @@ func (d generator) units() int64 {
 	}
 }
 
+// rate returns a rate without a burst or a queue: up to the maximum of the algorithm.
+func (d generator) rate(a algo.Algorithm) int64 {
+	most := a.Name.MaxRate()
+	switch {
+	case most == headgate.MaxUnits || d.oneIn(3):
+		return d.units()
+	case d.oneIn(3):
+		return pick(d, headgate.MaxUnits+1, 1<<30-1, 1<<30, 1<<30+1, 1<<31, 1<<52, most-1, most)
+	default:
+		return d.scaled(headgate.MaxUnits, most)
+	}
+}
+
 // period returns whole µs from 1 ms to 366 days; often a prime number of µs or of ms.
 func (d generator) period() time.Duration {
 	least, most := headgate.MinPeriod, headgate.MaxPeriod
@@ -104,6 +117,7 @@ func (d generator) limit(a algo.Algorithm) headgate.Limit {
 		case d.oneIn(20):
 			l = pick(d, edgeLimits...)
 		case d.oneIn(3):
+			l.Rate = d.rate(a)
 		case a.Name.Queues() && d.oneIn(2):
 			l.Queue = d.units()
 		default:
@@ -137,7 +151,7 @@ func (d generator) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
 		case 0:
 			return d.limit(a)
 		case 1:
-			c.Rate = d.units()
+			c.Rate = d.rate(a)
 		case 2:
 			c.Period = time.Duration(d.scaled(max(1000, l.Period.Microseconds()/3), min(headgate.MaxPeriod, 3*l.Period).Microseconds())) * time.Microsecond
 		default:
@@ -163,9 +177,9 @@ func (d generator) cost(most, left int64) int64 {
 	case 5:
 		return max(0, left-1)
 	case 6:
-		return max(0, most+d.upTo(2)-1)
+		return max(0, most+d.upTo(2)-1) // at most 2^53, the maximum that Lua accepts
 	case 7:
-		return pick(d, most+d.scaled(1, headgate.MaxUnits), headgate.MaxUnits, math.MaxInt32)
+		return pick(d, min(most+d.scaled(1, headgate.MaxUnits), maxExact+1), headgate.MaxUnits, math.MaxInt32)
 	default:
 		return d.scaled(1, max(1, most))
 	}

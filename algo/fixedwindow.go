@@ -4,7 +4,6 @@ import (
 	_ "embed"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed fixedwindow.lua
@@ -12,9 +11,9 @@ var fixedWindowLua string
 
 // fixedWindow counts units in windows [k·P, (k+1)·P) since the Unix epoch.
 //
-// In its state, A is the end of the window and B is the count of the window. Because
-// the end is stored, the count still applies after a change of the period, in windows
-// that overlap the stored window.
+// In its state, A is the end of the window, and B and C are the count of the window; see
+// countOf. Because the end is stored, the count still applies after a change of the
+// period, in windows that overlap the stored window.
 type fixedWindow struct{ limit, period int64 }
 
 func newFixedWindow(l headgate.Limit) (Stepper, error) {
@@ -32,18 +31,18 @@ func windowEnd(t, period int64) int64 { return t - t%period + period }
 // until then.
 func endsAt(end, period int64) int64 { return ceilDiv(end, period) * period }
 
-// at returns the state in the window of t. If s is the state of a later window, because
-// the clock went back or the period became shorter, s applies until that window ends. A
-// window with a count of 0 is unused.
-func (w *fixedWindow) at(s State, t int64) State {
-	end := windowEnd(t, w.period)
+// at returns the end of the window of t and the count in it. If s is the state of a later
+// window, because the clock went back or the period became shorter, s applies until that
+// window ends, and at returns that end. A window with a count of 0 is unused.
+func (w *fixedWindow) at(s State, t int64) (end, count int64) {
+	end, count = windowEnd(t, w.period), countOf(s)
 	switch {
-	case s.B == 0 || s.A <= end-w.period:
-		return State{A: end}
+	case count == 0 || s.A <= end-w.period:
+		return end, 0
 	case s.A <= end:
-		return State{A: end, B: s.B}
+		return end, count
 	default:
-		return State{A: endsAt(s.A, w.period), B: s.B}
+		return endsAt(s.A, w.period), count
 	}
 }
 
@@ -52,57 +51,37 @@ func (w *fixedWindow) Take(s State, t, n int64) (State, bool) {
 	if n == 0 {
 		return s, true
 	}
-	now := w.at(s, t)
-	if n > w.limit-now.B {
+	end, count := w.at(s, t)
+	if n > w.limit-count {
 		return s, false
 	}
-	now.B += n
-	return now, true
+	return countState(end, count+n), true
 }
 
 // Answer calculates remaining = L − count. RetryAfter and ResetAfter both last until
 // the end of the window.
 func (w *fixedWindow) Answer(s State, t, asked, _ int64, allowed bool) headgate.Decision {
-	s = w.at(s, t)
-	d := headgate.Decision{Allowed: allowed, Limit: w.limit, Remaining: max(0, w.limit-s.B)}
-	if s.B > 0 {
-		d.ResetAfter = micros.Duration(s.A - t)
-	}
-	switch {
-	case allowed:
-	case asked > w.limit:
-		return never(d)
-	default:
-		d.RetryAfter = micros.Duration(s.A - t)
-	}
-	return d
+	end, count := w.at(s, t)
+	return windowAnswer(w.limit, count, end-t, asked, allowed)
 }
 
 // Refund decreases the count of the current window by n, but not below 0.
 func (w *fixedWindow) Refund(s State, t, n int64) State {
-	now := w.at(s, t)
-	if now.B == 0 || n == 0 {
+	end, count := w.at(s, t)
+	if count == 0 || n == 0 {
 		return s
 	}
-	now.B -= min(n, now.B)
-	return now
+	return countState(end, count-min(n, count))
 }
 
-// Undo decreases the count of the window in which the units were counted. The order of
-// takes does not matter for a count.
+// Undo decreases the count of the window in which the units were counted.
 func (w *fixedWindow) Undo(s, was, after State, _, _, n int64) State {
-	switch {
-	case s == after:
-		return was
-	case s.A == after.A && s.B >= n:
-		s.B -= n
-	}
-	return s
+	return undoCount(s, was, after, n)
 }
 
 // ResetAt returns the end of the window, or 0 if the count is 0.
 func (w *fixedWindow) ResetAt(s State) int64 {
-	if s.B == 0 {
+	if countOf(s) == 0 {
 		return 0
 	}
 	return endsAt(s.A, w.period)

@@ -14,7 +14,7 @@ var arithmeticLua string
 //
 // The text is Lua 5.1 as in Redis. It uses no globals, no clock, and only whole numbers
 // below 2^53, which doubles represent exactly. Arguments must satisfy the conditions of
-// [Stepper], and costs must be below 2^53.
+// [Stepper], and costs must be at most 2^53.
 //
 // # The functions
 //

@@ -75,6 +75,9 @@ func anyLimit(d *rand.Rand) headgate.Limit {
 	}
 	for {
 		l := headgate.Limit{Rate: scaled(1, 1e9), Period: micros.Duration(scaled(1000, maxPeriod))}
+		if d.IntN(4) == 0 { // Bind accepts it only for an algorithm that counts
+			l.Rate = scaled(1, headgate.MaxWindowUnits)
+		}
 		if d.IntN(2) == 0 {
 			l.Burst = scaled(1, 1e9)
 		}

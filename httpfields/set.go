@@ -99,6 +99,9 @@ func (l Limit) normalize() Limit {
 	if err := l.Limit.Validate(); err != nil {
 		panic("httpfields: " + err.Error())
 	}
+	if l.isBucket() && l.Limit.Rate > l.Algorithm.MaxRate() {
+		panic("httpfields: the rate of " + l.Limit.String() + " is above the maximum of its algorithm")
+	}
 	if l.Algorithm == "" || l.Algorithm == headgate.GCRA {
 		l.Algorithm = headgate.TokenBucket
 	}
@@ -202,18 +205,19 @@ func policyParameters(quota, window, capacity int64) string {
 // quotaWindow returns the quota of a limit and its window in whole seconds. A period
 // below one second is converted to a window of one second if the quota is then a whole
 // number: 3/300ms is 10 per second. For all other fractional periods the window is 0,
-// because the fields cannot express it.
+// because the fields cannot express it. The quota is at most maxInteger.
 func quotaWindow(l headgate.Limit) (quota, window int64) {
 	period := int64(l.Period / time.Microsecond)
-	perSecond := l.Rate * 1e6 // units per second times the period in µs; at most 1e15
-	switch {
-	case period%1e6 == 0:
-		return l.Rate, period / 1e6
-	case period < 1e6 && perSecond%period == 0:
-		return perSecond / period, 1
-	default:
-		return l.Rate, 0
+	if period%1e6 == 0 {
+		return clamp(l.Rate), period / 1e6
 	}
+	if period < 1e6 && l.Rate <= headgate.MaxUnits {
+		perSecond := l.Rate * 1e6 // units per second times the period in µs; at most 1e15
+		if perSecond%period == 0 {
+			return perSecond / period, 1
+		}
+	}
+	return clamp(l.Rate), 0
 }
 
 // serialize builds the lists of policies that w sends.

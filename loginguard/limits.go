@@ -117,7 +117,7 @@ func MaxAttempts(limits []headgate.Limit, span time.Duration) int64 {
 		if hi >= uint64(l.Period) {
 			continue // the quotient exceeds 2^64
 		}
-		if refilled, _ := bits.Div64(hi, lo, uint64(l.Period)); refilled < math.MaxInt64-headgate.MaxUnits {
+		if refilled, _ := bits.Div64(hi, lo, uint64(l.Period)); refilled < math.MaxInt64-headgate.MaxWindowUnits {
 			result = min(result, l.Capacity()+int64(refilled))
 		}
 	}

@@ -15,8 +15,10 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
+const largeLimit = "9007199254740991/24h" // 2^53 − 1
+
 // usedStore returns a store in which every algorithm has keys at different levels, some
-// of them in overflow buckets.
+// of them in overflow buckets, and a key with a large count.
 func usedStore(t *testing.T, entries int) *memstore.Store {
 	t.Helper()
 	s := memstore.New(&memstore.Options{MaxEntries: entries})
@@ -26,6 +28,7 @@ func usedStore(t *testing.T, entries int) *memstore.Store {
 			allow(t, l, start+headgate.Instant(i), fmt.Sprint(i), int64(i%8))
 		}
 	}
+	allow(t, newLimiter(t, s, "large", headgate.FixedWindow, largeLimit), start, "k", 1<<53-3)
 	return s
 }
 
@@ -55,6 +58,9 @@ func TestRestoreKeepsAnswers(t *testing.T) {
 				}
 			}
 		}
+	}
+	if d := allow(t, newLimiter(t, restored, "large", headgate.FixedWindow, largeLimit), start+2000, "k", 1); d.Remaining != 1 {
+		t.Errorf("a count of 2^53 - 3 before the snapshot, then 1: got %d remaining want 1", d.Remaining)
 	}
 }
 

@@ -192,7 +192,7 @@ func (r *rule) newOp(now headgate.Instant, key string, v algo.Verb, cost int64) 
 	}
 	o := r.store.ops.Get().(*op)
 	o.rule, o.key, o.redisKey = r, key, r.keys.redisKey(key)
-	o.request = algo.Request{Verb: v, T: t, N: min(cost, maxUnits)}
+	o.request = algo.Request{Verb: v, T: t, N: min(cost, maxCost)}
 	return o
 }
 

@@ -15,7 +15,8 @@ import (
 const (
 	serverClock = -1 // used as an instant; selects the server's clock
 	stateFormat = 1
-	maxUnits    = 1<<53 - 1 // integers up to this one are exact in Lua; no limit is as large
+	maxUnits    = 1<<53 - 1 // integers up to this one are exact in Lua; no limit is larger
+	maxCost     = 1 << 53   // a cost above every limit, also exact in Lua; higher costs are sent as this one
 	verbUndo    = algo.Cancel + 1
 )
 

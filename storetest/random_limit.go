@@ -24,6 +24,9 @@ var (
 func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 	for {
 		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
+		if most := a.MaxRate(); most > headgate.MaxUnits && r.IntN(3) == 0 {
+			l.Rate = randomLargeRate(r, most)
+		}
 		if a.Queues() && r.IntN(2) == 0 {
 			l.Queue = randomUnits(r)
 		} else if !a.Windowed() && r.IntN(3) > 0 {
@@ -53,6 +56,19 @@ func randomUnits(r *rand.Rand) int64 {
 		return boundaryUnits[r.IntN(len(boundaryUnits))]
 	default:
 		return 1 + r.Int64N(12)
+	}
+}
+
+// randomLargeRate returns a rate above MaxUnits, up to most. Rates next to powers of two
+// are frequent, because stores divide a count into parts.
+func randomLargeRate(r *rand.Rand, most int64) int64 {
+	switch r.IntN(3) {
+	case 0:
+		return most - r.Int64N(3)
+	case 1:
+		return 1<<(30+r.IntN(23)) + r.Int64N(3) - 1
+	default:
+		return logUniform(r, most)
 	}
 }
 

@@ -90,9 +90,10 @@ end
 if not number then
   usage('the algorithm is ' .. tostring(name) .. '; must be ' .. table.concat(ALGORITHMS, ', '))
 end
-local rate = whole(3, 'rate', 1, 1000000000)
+local max_rate = name == 'fixed_window' and MAX_EXACT or 1000000000
+local rate = whole(3, 'rate', 1, max_rate)
 local period = whole(4, 'period', 1000, 31622400000000)
-local capacity = whole(5, 'capacity', 1, 1000000000)
+local capacity = whole(5, 'capacity', 1, max_rate)
 local cost = whole(6, 'cost', 0, MAX_EXACT)
 local at = ARGV[7] and whole(7, 'instant', 0, MAX_EXACT - MAX_FILL) or -1
 local log = name == 'sliding_log'

@@ -456,96 +456,115 @@ return x
 end
 if number == 3 then
 local x = (function()
--- Lua implementation of fixedwindow.go. In the state, a is the end of the window and b
--- the count of the window.
+-- What algorithms share that count units in one window. b contains the low 30 bits of the
+-- count and c its high 23 bits; see windowcount.go. The text of each of these algorithms
+-- follows this text.
+--
+-- It declares the functions of an algorithm in the table counter. The table w that new
+-- returns must have limit and two functions: w.at(w, s, t) returns the field a of the
+-- window that applies at t, the end of this window and the count in it. w.end_of(w, s)
+-- returns the end of the window of s.
 
-local fixed_window = {}
+local counter = {}
 
-function fixed_window.new(terms)
-  return {limit = terms[1], period = terms[2]}
+local LOW, HIGH = 1073741824, 8388608 -- 2^30, 2^23
+
+local function count_of(s)
+  return s.b + s.c % HIGH * LOW
 end
 
--- ends_at returns the end of the window that contains a, the end of a window with
--- another period. The count of that other window remains valid until then.
-local function ends_at(w, a)
-  return ceil_div(a, w.period) * w.period
-end
-
--- at returns the state in the window of t. If s is the state of a later window, because
--- the clock went back or the period became shorter, s applies until that window ends. A
--- window with a count of 0 is unused.
-local function at(w, s, t)
-  local window_end = t - t % w.period + w.period
-  if s.b == 0 or s.a <= window_end - w.period then
-    return {a = window_end, b = 0, c = 0}
-  elseif s.a <= window_end then
-    return {a = window_end, b = s.b, c = 0}
-  end
-  return {a = ends_at(w, s.a), b = s.b, c = 0}
+local function count_state(a, count)
+  return {a = a, b = count % LOW, c = floor(count / LOW)}
 end
 
 -- take allows a request if and only if count + n <= L.
-function fixed_window.take(w, s, t, n)
+function counter.take(w, s, t, n)
   if n == 0 then
     return s, true
   end
-  local now = at(w, s, t)
-  if n > w.limit - now.b then
+  local a, _, count = w.at(w, s, t)
+  if n > w.limit - count then
     return s, false
   end
-  now.b = now.b + n
-  return now, true
+  return count_state(a, count + n), true
 end
 
 -- answer calculates remaining = L − count. retry_after and reset_after both last until
 -- the end of the window.
-function fixed_window.answer(w, s, t, asked, _, allowed)
-  s = at(w, s, t)
+function counter.answer(w, s, t, asked, _, allowed)
+  local _, window_end, count = w.at(w, s, t)
   local d = {
-    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - s.b),
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - count),
     retry_after = 0, reset_after = 0, delay = 0,
   }
-  if s.b > 0 then
-    d.reset_after = s.a - t
+  if count > 0 then
+    d.reset_after = window_end - t
   end
   if not allowed and asked > w.limit then
     d.never = true
   elseif not allowed then
-    d.retry_after = s.a - t
+    d.retry_after = window_end - t
   end
   return d
 end
 
 -- refund decreases the count of the current window by n, but not below 0.
-function fixed_window.refund(w, s, t, n)
-  local now = at(w, s, t)
-  if now.b == 0 or n == 0 then
+function counter.refund(w, s, t, n)
+  local a, _, count = w.at(w, s, t)
+  if count == 0 or n == 0 then
     return s
   end
-  now.b = now.b - min(n, now.b)
-  return now
+  return count_state(a, count - min(n, count))
 end
 
 -- undo decreases the count of the window in which the units were counted. The order of
 -- takes does not matter for a count.
-function fixed_window.undo(_, s, was, after, _, _, n)
+function counter.undo(_, s, was, after, _, _, n)
   if same(s, after) then
     return was
-  elseif s.a == after.a and s.b >= n then
-    return {a = s.a, b = s.b - n, c = s.c}
+  end
+  local count = count_of(s)
+  if s.a == after.a and count >= n then
+    return count_state(s.a, count - n)
   end
   return s
 end
 
 -- reset_at returns the end of the window, or 0 if the count is 0.
-function fixed_window.reset_at(w, s)
-  if s.b == 0 then
+function counter.reset_at(w, s)
+  if count_of(s) == 0 then
     return 0
   end
-  return ends_at(w, s.a)
+  return w.end_of(w, s)
+end
+-- Lua implementation of fixedwindow.go. The text of windowcount.lua precedes this text.
+-- In the state, a is the end of the window.
+
+-- ends_at returns the end of the window that contains a, the end of a window with
+-- another period. The count of that other window remains valid until then.
+local function ends_at(w, s)
+  return ceil_div(s.a, w.period) * w.period
 end
 
-return fixed_window
+-- at returns the end of the window of t, twice, and the count in it. If s is the state of
+-- a later window, because the clock went back or the period became shorter, s applies
+-- until that window ends. A window with a count of 0 is unused.
+local function at(w, s, t)
+  local window_end, count = t - t % w.period + w.period, count_of(s)
+  if count == 0 or s.a <= window_end - w.period then
+    return window_end, window_end, 0
+  elseif s.a <= window_end then
+    return window_end, window_end, count
+  end
+  window_end = ends_at(w, s)
+  return window_end, window_end, count
+end
+
+function counter.new(terms)
+  return {limit = terms[1], period = terms[2], at = at, end_of = ends_at}
+end
+
+return counter
 
 end)()
 return x
@@ -2218,9 +2237,10 @@ end
 if not number then
   usage('the algorithm is ' .. tostring(name) .. '; must be ' .. table.concat(ALGORITHMS, ', '))
 end
-local rate = whole(3, 'rate', 1, 1000000000)
+local max_rate = name == 'fixed_window' and MAX_EXACT or 1000000000
+local rate = whole(3, 'rate', 1, max_rate)
 local period = whole(4, 'period', 1000, 31622400000000)
-local capacity = whole(5, 'capacity', 1, 1000000000)
+local capacity = whole(5, 'capacity', 1, max_rate)
 local cost = whole(6, 'cost', 0, MAX_EXACT)
 local at = ARGV[7] and whole(7, 'instant', 0, MAX_EXACT - MAX_FILL) or -1
 local log = name == 'sliding_log'

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/headgate/headgate"
 )
@@ -76,7 +77,13 @@ func intervalBound(rate, period, capacity int64) UpperBound {
 // windowBound returns the bound of a fixed window: rate for every window that contains
 // a part of the span.
 func windowBound(rate, period, _ int64) UpperBound {
-	return func(from, to int64) int64 { return rate * (to/period - from/period + 1) }
+	return func(from, to int64) int64 {
+		windows := to/period - from/period + 1
+		if windows > math.MaxInt64/rate {
+			return math.MaxInt64
+		}
+		return rate * windows
+	}
 }
 
 // logBound returns the bound of a sliding log: rate for every period that is needed to

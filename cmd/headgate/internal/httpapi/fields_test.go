@@ -85,6 +85,8 @@ func TestLimitFields(t *testing.T) {
 		{"an emptied bucket", []engine.Check{limit("5/15m", "", 5)}, `"default";q=5;w=900`, `"default";r=0;t=180`, ""},
 		{"an emptied interval bucket", []engine.Check{limit("5/15m burst 20", "token_bucket_interval", 20)}, `"default";q=5;w=900;headgate-burst=20`, `"default";r=0;t=900`, ""},
 		{"a window", []engine.Check{limit("5/15m", "fixed_window", 5)}, `"default";q=5;w=900`, `"default";r=0;t=900`, ""},
+		{"more than the 15 digits of an integer", []engine.Check{limit("9007199254740991/15m", "fixed_window", 1)}, `"default";q=999999999999999;w=900`, `"default";r=999999999999999;t=900`, ""},
+		{"15 digits", []engine.Check{limit("9007199254740991/15m", "fixed_window", 8_007_199_254_740_992)}, `"default";q=999999999999999;w=900`, `"default";r=999999999999999;t=900`, ""},
 		{"an unused window", []engine.Check{limit("5/15m", "sliding_log", 0)}, `"default";q=5;w=900`, `"default";r=5;t=900`, ""},
 		{"never", []engine.Check{limit("5/15m", "", 6)}, `"default";q=5;w=900`, `"default";r=5;t=900`, "no-store"},
 		{"denied", []engine.Check{limit("5/15m", "", 4), limit("5/15m", "", 2)}, `"default";q=5;w=900`, `"default";r=5;t=900`, "no-store"},

@@ -136,6 +136,11 @@ func TestResponses(t *testing.T) {
 		{"a policy of two limits", "", "/v1/check", `{"policy":"two","key":"k","cost":4}`, 429, fmt.Sprintf(answer, false, 3, 3, 0, 0, 0, true, "two", `"two:3/d"`)},
 		{"no policy", "", "/v1/check", `{"limit":"5/365d","key":"k","algorithm":"sliding_log"}`, 200, fmt.Sprintf(answer, true, 5, 4, 0, 31536000000, 0, false, "", "")},
 		{"no policy, never", "", "/v1/check", `{"limit":"5/1m","key":"k","cost":6}`, 429, fmt.Sprintf(answer, false, 5, 5, 0, 0, 0, true, "", `"5/1m"`)},
+		{
+			"the largest limit", `{"limit":"9007199254740991/365d","algorithm":"fixed_window","key":"k","cost":4503599627370495}`, "/v1/peek",
+			`{"limit":"9007199254740991/365d","algorithm":"fixed_window","key":"k","cost":9007199254740992}`, 429,
+			`{"allowed":false,"limit":9007199254740991,"remaining":4503599627370496,`,
+		},
 		{"the empty key", "", "/v1/check", `{"policy":"login","key":""}`, 200, fmt.Sprintf(answer, true, 5, 4, 0, 900000, 0, false, "login", "")},
 		{"several", "", "/v1/check", `{"checks":[{"policy":"login","key":"k","cost":1},{"policy":"two","key":"k","cost":1}]}`, 200, fmt.Sprintf(answer, true, 3, 2, 0, 86400000, 0, false, "two", "")},
 		{"several, one never", "", "/v1/check", `{"checks":[{"limit":"1/1m","key":"k","cost":2},{"policy":"two","key":"k","cost":4}]}`, 429, fmt.Sprintf(answer, false, 1, 1, 0, 0, 0, true, "", `"1/1m","two:3/d"`)},
@@ -155,7 +160,7 @@ func TestResponses(t *testing.T) {
 			}
 			got := s.post(tt.path, tt.body)
 			got.body = wholeSeconds(got.body)
-			if got.status != tt.status || got.body != tt.want {
+			if got.status != tt.status || !strings.HasPrefix(got.body, tt.want) || strings.HasSuffix(tt.want, "}") && got.body != tt.want {
 				t.Errorf("%s %s:\n got %d %s\nwant %d %s", tt.path, tt.body, got.status, got.body, tt.status, tt.want)
 			}
 			if ct := got.header.Get("Content-Type"); ct != "application/json" {

@@ -61,6 +61,7 @@ func (b frozenBound) Apply(ctx context.Context, _ headgate.Instant, key string, 
 var policies = &engine.Options{Policies: map[string]headgate.Policy{
 	"login": {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m"), headgate.MustParseLimit("20/24h")}, Algorithm: headgate.SlidingLog},
 	"api":   {Limits: []headgate.Limit{headgate.MustParseLimit("100/s burst 200")}},
+	"large": {Limits: []headgate.Limit{headgate.MustParseLimit("9007199254740991/15m")}, Algorithm: headgate.FixedWindow},
 	"queue": {Limits: []headgate.Limit{headgate.MustParseLimit("10/s queue 5")}, Algorithm: headgate.LeakyBucket},
 }}
 
