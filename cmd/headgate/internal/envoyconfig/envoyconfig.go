@@ -149,9 +149,9 @@ type Limit struct {
 	// Inline is the limit in the form that the engine uses. It is nil if the limit is
 	// 0, so that no request is allowed.
 	Inline *engine.InlineLimit
-	// Requests and Unit are returned in responses. Requests may exceed
-	// [headgate.MaxUnits], the maximum number of requests that can be counted; see
-	// [MakeLimit].
+	// Requests and Unit are returned in responses. Requests is larger than the rate of
+	// Inline if the algorithm cannot count that many requests. It is the maximum of
+	// uint32 if the rate is larger.
 	Requests uint32
 	Unit     Unit
 	// Period is the period of the limit.
@@ -169,8 +169,8 @@ func (l Limit) SharesState(other Limit) bool {
 
 // MakeLimit returns a limit on the requests in each fixed window of a period, as in
 // envoyproxy/ratelimit, and the InlineLimit for the engine. Limits with the same period
-// share state. If requests exceeds [headgate.MaxUnits], that is the limit. If the
-// period is the length of a [Unit], MakeLimit does not allocate the scope.
+// share state. If the period is the length of a [Unit], MakeLimit does not allocate the
+// scope.
 func MakeLimit(requests uint32, period time.Duration) (l Limit, inline engine.InlineLimit) {
 	l = Limit{Requests: requests, Unit: unitOf(period), Period: period, Windows: true}
 	if requests == 0 {
@@ -178,7 +178,7 @@ func MakeLimit(requests uint32, period time.Duration) (l Limit, inline engine.In
 	}
 	return l, engine.InlineLimit{
 		Scope:     scopeOf(period, 0),
-		Limit:     headgate.Limit{Rate: min(int64(requests), headgate.MaxUnits), Period: period},
+		Limit:     headgate.Limit{Rate: int64(requests), Period: period},
 		Algorithm: headgate.FixedWindow,
 		Name:      "envoy",
 	}

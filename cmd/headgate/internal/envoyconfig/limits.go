@@ -3,6 +3,7 @@ package envoyconfig
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,8 +80,9 @@ func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 	requests := b.number(from.get("requests_per_unit"))
 	l, inline := MakeLimit(requests, period)
 	inline.Algorithm, inline.OnStoreError = b.algorithm(from, headgate.FixedWindow), b.onStoreError(from)
-	if requests > headgate.MaxUnits {
-		b.warn(from.get("requests_per_unit"), "at most %d requests are counted; more are denied", headgate.MaxUnits)
+	if most := inline.Algorithm.MaxRate(); inline.Limit.Rate > most {
+		b.warn(from.get("requests_per_unit"), "at most %d requests are counted under %s; more are denied", most, inline.Algorithm)
+		inline.Limit.Rate = most
 	}
 	if l.Windows = inline.Algorithm == headgate.FixedWindow || requests == 0; requests > 0 {
 		l.Inline = &inline
@@ -107,7 +109,7 @@ func (b *builder) limitList(r *Rule, from, list *value, items []*value) {
 			b.fail(v, v.clipped()+wrong)
 			return
 		}
-		l := Limit{Requests: uint32(limit.Rate), Unit: unitOf(limit.Period), Period: limit.Period}
+		l := Limit{Requests: uint32(min(limit.Rate, math.MaxUint32)), Unit: unitOf(limit.Period), Period: limit.Period}
 		l.Windows = algorithm == headgate.FixedWindow && limit.Period%time.Second == 0
 		l.Inline = &engine.InlineLimit{
 			Scope: scopeOf(limit.Period, seen[limit.Period]), Limit: limit, Algorithm: algorithm, OnStoreError: mode, Name: "envoy",

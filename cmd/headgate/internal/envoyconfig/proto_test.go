@@ -79,7 +79,7 @@ descriptors:
 		}
 		return all
 	}
-	if g, w := messages(got), messages(want); !slices.Equal(g, w) || len(w) != 4 {
+	if g, w := messages(got), messages(want); !slices.Equal(g, w) || len(w) != 3 {
 		t.Errorf("warnings\n got %q\nwant %q", g, w)
 	}
 	var m envoyconfig.Matcher

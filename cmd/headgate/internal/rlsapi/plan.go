@@ -16,7 +16,7 @@ import (
 const (
 	// maxCost is 1 more than the largest limit: a charge with this cost is never
 	// allowed, and a refund with this cost refunds everything.
-	maxCost = headgate.MaxUnits + 1
+	maxCost = headgate.MaxWindowUnits + 1
 	// maxCounted is the maximum number of hits of one descriptor that statistics count,
 	// so that no counter overflows.
 	maxCounted = math.MaxUint32

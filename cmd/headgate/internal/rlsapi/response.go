@@ -91,14 +91,15 @@ func (d *descriptor) describe(now headgate.Instant, s *pb.RateLimitResponse_Desc
 	s.DurationUntilReset = reset
 }
 
-// remaining returns how many units of a limit remain. The store can't count more than
-// headgate.MaxUnits; if the limit is larger, the difference is added.
+// remaining returns how many units of a limit remain, at most the maximum of uint32. If
+// the store counts fewer units than the limit has, the difference is added; see
+// [envoyconfig.Limit].
 func remaining(l *envoyconfig.Limit, d *headgate.Decision) uint32 {
 	left := d.Remaining
 	if l.Requests == 0 {
 		left = 0
-	} else if l.Requests > headgate.MaxUnits {
-		left += int64(l.Requests) - headgate.MaxUnits
+	} else {
+		left += max(0, int64(l.Requests)-l.Inline.Limit.Rate)
 	}
 	return uint32(min(left, math.MaxUint32))
 }

@@ -168,7 +168,7 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
 // makeCounting returns a limit with the state of own that no request reaches, for
 // counting the hits of a descriptor that is over its limit.
 func makeCounting(own engine.InlineLimit) *engine.InlineLimit {
-	own.Limit.Rate = headgate.MaxUnits
+	own.Limit.Rate = headgate.MaxWindowUnits
 	return &own
 }
 
@@ -190,7 +190,7 @@ func makeRefund(blocked *envoyconfig.Limit) engine.InlineLimit {
 // denies that limit, too, the hits are counted with a limit that is never reached; see
 // [requestState.countDenied].
 func canOverflow(limits []envoyconfig.Limit) bool {
-	return len(limits) == 1 && limits[0].Windows && limits[0].Inline != nil && limits[0].Inline.Limit.Rate < headgate.MaxUnits
+	return len(limits) == 1 && limits[0].Windows && limits[0].Inline != nil && limits[0].Inline.Limit.Rate < headgate.MaxWindowUnits
 }
 
 // isBlocked reports whether limits allow nothing: a single limit of 0. The decision is

@@ -240,9 +240,9 @@ descriptors:
 		{"ten", 2, true, rlsapi.Counts{TotalHits: 18, WithinLimit: 18, NearLimit: 2}},
 		{"watch", 10, true, rlsapi.Counts{TotalHits: 10, WithinLimit: 10, NearLimit: 2}},
 		{"watch", 11, true, rlsapi.Counts{TotalHits: 21, WithinLimit: 10, NearLimit: 4, OverLimit: 1, ShadowMode: 1}},
-		{"huge", 1_000_000_000, false, rlsapi.Counts{TotalHits: 1_000_000_000, WithinLimit: 1_000_000_000, NearLimit: 200_000_000}},
+		{"huge", 1_000_000_000, false, rlsapi.Counts{TotalHits: 1_000_000_000, WithinLimit: 1_000_000_000}},
 		{"huge", 3_000_000_000, false, rlsapi.Counts{
-			TotalHits: 4_000_000_000, WithinLimit: 1_000_000_000, NearLimit: 200_000_000, OverLimit: 3_000_000_000,
+			TotalHits: 4_000_000_000, WithinLimit: 4_000_000_000, NearLimit: 4_000_000_000 - 3_435_973_888,
 		}},
 		{"bucket", 70, false, rlsapi.Counts{TotalHits: 70, WithinLimit: 70}},
 		{"bucket", 20, false, rlsapi.Counts{TotalHits: 90, WithinLimit: 90, NearLimit: 10}},
