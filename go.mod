@@ -10,6 +10,7 @@ require (
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/yuin/gopher-lua v1.1.0
 	go.uber.org/goleak v1.3.0
+	maragu.dev/gomponents v1.2.0
 )
 
 require golang.org/x/sys v0.47.0 // indirect

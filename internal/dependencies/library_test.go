@@ -203,4 +203,8 @@ var libraryThirdParty = map[string]thirdPartyRule{
 		why:  "the goroutine leak detector",
 		code: []string{"internal/leaktest"},
 	},
+	"maragu.dev/gomponents": {
+		why:  "HTML elements with escaped text, without reflection: ADR 47",
+		code: []string{"replay", service("demo")},
+	},
 }

@@ -6,14 +6,14 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"time"
 
-	"github.com/headgate/headgate"
+	g "maragu.dev/gomponents"
 )
 
 // web contains all files that a browser loads. They are served as they are, without a
@@ -21,22 +21,6 @@ import (
 //
 //go:embed web
 var web embed.FS
-
-// view is the data for the page's template.
-type view struct {
-	Store     string
-	Settings  Settings
-	Words     []words
-	Scenarios []scenario
-	Dialects  []choice
-	Presets   []preset
-	Glance    []glance
-	At        Settings // limit in the table without scripts
-	Tracks    []int    // indexes of the tracks; their number is the maximum number of tracks
-	Most      map[string]any
-	Docs      string             // URL of the documentation
-	Chosen    headgate.Algorithm // panel that is chosen first: the first scenario is about it
-}
 
 // docsURL is the URL of the documentation.
 const docsURL = "https://github.com/headgate/headgate/blob/main/docs"
@@ -64,20 +48,38 @@ type choice struct{ Value, Label string }
 // page returns the handler for the page. The page is rendered only once, because it is
 // the same for all clients.
 func (h *Handler) page() (http.Handler, error) {
-	t, err := template.ParseFS(web, "web/page.html")
+	file, err := web.ReadFile("web/page.html")
 	if err != nil {
 		return nil, err
 	}
-	var text bytes.Buffer
-	err = t.Execute(&text, view{
-		Store: h.opts.Store, Settings: defaultSettings(), Words: descriptions(), Scenarios: scenarios(),
-		Dialects: dialectChoices(), Presets: presets(), Docs: docsURL, Chosen: scenarios()[0].Look[0], Glance: h.glance, At: glanceSettings(), Tracks: []int{0, 1},
-		Most: map[string]any{"Burst": maxBurst, "Rate": maxStreamRate, "Units": maxUnits, "PeriodS": maxPeriodMS / 1000},
-	})
+	text, err := fill(string(file), h.parts())
 	if err != nil {
 		return nil, fmt.Errorf("demo: render page: %w", err)
 	}
-	return asset("page.html", text.Bytes()), nil
+	return asset("page.html", text), nil
+}
+
+// placeMark matches a place in page.html that is filled in, such as {{store}}.
+var placeMark = regexp.MustCompile(`\{\{([a-z-]+)\}\}`)
+
+// fill replaces every mark in page with the part of its name.
+func fill(page string, parts map[string]g.Node) ([]byte, error) {
+	var text bytes.Buffer
+	end := 0
+	for _, place := range placeMark.FindAllStringSubmatchIndex(page, -1) {
+		name := page[place[2]:place[3]]
+		part, ok := parts[name]
+		if !ok {
+			return nil, fmt.Errorf("no part is named %s", name)
+		}
+		text.WriteString(page[end:place[0]])
+		if err := part.Render(&text); err != nil {
+			return nil, err
+		}
+		end = place[1]
+	}
+	text.WriteString(page[end:])
+	return text.Bytes(), nil
 }
 
 func dialectChoices() []choice {
