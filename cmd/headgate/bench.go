@@ -136,14 +136,14 @@ func printBench(w io.Writer, r *load.Result) {
 	if r.Calls() == 0 {
 		return
 	}
-	line := "latency"
+	heading := "latency"
 	for _, p := range []struct {
 		name    string
 		percent float64
 	}{{"p50", 50}, {"p90", 90}, {"p99", 99}, {"p99.9", 99.9}, {"max", 100}} {
-		line += fmt.Sprintf("  %s %v", p.name, r.Latency(p.percent))
+		fmt.Fprintf(w, "%-7s  %-5s  %v\n", heading, p.name, r.Latency(p.percent))
+		heading = ""
 	}
-	fmt.Fprintln(w, line)
 }
 
 // addTLSFlags adds the flags that set the TLS files of a client.

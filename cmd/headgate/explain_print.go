@@ -50,42 +50,55 @@ type explainedLimit struct {
 // millis returns a duration in whole milliseconds, rounded up.
 func millis(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 
+// explainColumn is the column in which the texts of “headgate explain” begin, from 0.
+const explainColumn = 10
+
 // print writes the explanation as text. r is the explained request; it is not used if a
 // check of one policy was explained.
 func (e *explanation) print(w io.Writer, r *routing.Request) error {
 	var b strings.Builder
 	if e.Client != "" { // a request was explained, not a check
-		fmt.Fprintf(&b, "request   %s %s%s\nclient    %s\n", r.Method, r.Host, r.Path, e.Client)
-		for _, route := range e.Routes {
-			fmt.Fprintf(&b, "route     routes[%d]: %s\n", route.Index, route.Match)
-		}
-		if len(e.Routes) == 0 {
-			b.WriteString("route     none: the request is allowed\n")
-		} else if len(e.Policies) == 0 {
-			b.WriteString("policies  none: the request is allowed\n")
-		}
+		e.printRequest(&b, r)
 	}
 	for i := range e.Policies {
 		e.Policies[i].print(&b)
 	}
-	b.WriteString(e.decision())
+	explained(&b, "answer", e.decision())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (p *explainedPolicy) print(b *strings.Builder) {
-	fmt.Fprintf(b, "policy    %s, %s\n", p.Policy, p.Algorithm)
-	fmt.Fprintf(b, "  key     %q (%s)", p.Key, p.KeyBy)
-	if p.Override {
-		b.WriteString(", which has an override")
+// explained writes one line of the explanation, wrapped. It keeps all spaces of a key.
+func explained(b *strings.Builder, name, text string) {
+	writeEntry(b, name, strings.Split(text, " "), explainColumn)
+}
+
+func (e *explanation) printRequest(b *strings.Builder, r *routing.Request) {
+	explained(b, "request", fmt.Sprintf("%s %s%s", r.Method, r.Host, r.Path))
+	explained(b, "client", e.Client)
+	for _, route := range e.Routes {
+		explained(b, "route", fmt.Sprintf("routes[%d]: %s", route.Index, route.Match))
 	}
-	b.WriteString("\n")
+	if len(e.Routes) == 0 {
+		explained(b, "route", "none: the request is allowed")
+	} else if len(e.Policies) == 0 {
+		explained(b, "policies", "none: the request is allowed")
+	}
+}
+
+func (p *explainedPolicy) print(b *strings.Builder) {
+	explained(b, "policy", p.Policy+", "+p.Algorithm)
+	key := fmt.Sprintf("%q (%s)", p.Key, p.KeyBy)
+	if p.Override {
+		key += ", which has an override"
+	}
+	explained(b, "  key", key)
 	for _, l := range p.Limits {
-		fmt.Fprintf(b, "  limit   %s: %d of %d left", l.Limit, l.Remaining, l.AtOnce)
+		left := fmt.Sprintf("%s: %d of %d left", l.Limit, l.Remaining, l.AtOnce)
 		if l.ResetAfter > 0 {
-			fmt.Fprintf(b, ", unused again in %s", waitOf(l.ResetAfter))
+			left += ", unused again in " + waitOf(l.ResetAfter)
 		}
-		b.WriteString("\n")
+		explained(b, "  limit", left)
 	}
 	switch {
 	case !p.shadow:
@@ -98,7 +111,7 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	}
 }
 
-// decision returns the last line of the output: the overall decision.
+// decision returns the text of the overall decision.
 func (e *explanation) decision() string {
 	note := ""
 	switch {
@@ -111,11 +124,11 @@ func (e *explanation) decision() string {
 	}
 	switch {
 	case e.Allowed:
-		return "answer    allowed" + note + "\n"
+		return "allowed" + note
 	case e.RetryAfter == 0:
-		return "answer    denied by " + strings.Join(e.DeniedBy, ", ") + "; the cost exceeds the limit, so a retry cannot succeed" + note + "\n"
+		return "denied by " + strings.Join(e.DeniedBy, ", ") + "; the cost exceeds the limit, so a retry cannot succeed" + note
 	}
-	return "answer    denied by " + strings.Join(e.DeniedBy, ", ") + "; allowed again in " + waitOf(e.RetryAfter) + note + "\n"
+	return "denied by " + strings.Join(e.DeniedBy, ", ") + "; allowed again in " + waitOf(e.RetryAfter) + note
 }
 
 func waitOf(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

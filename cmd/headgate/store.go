@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -89,19 +90,23 @@ func writeFindings(w io.Writer, store string, findings []storeopen.Finding, asJS
 	return nil
 }
 
+// listFindings writes the findings as a table of textColumns columns. The text of a
+// failure stays on one line, so that it can be searched and copied.
 func listFindings(w io.Writer, findings []storeopen.Finding) error {
 	longest := slices.MaxFunc(findings, func(a, b storeopen.Finding) int { return cmp.Compare(len(a.Check), len(b.Check)) })
 	width := len(longest.Check)
+	var b strings.Builder
 	for _, f := range findings {
-		if _, err := fmt.Fprintf(w, "%-7s  %-*s  %s\n", f.Level, width, f.Check, f.Says); err != nil {
-			return err
+		name := fmt.Sprintf("%-7s  %-*s", f.Level, width, f.Check)
+		if f.Level == storeopen.Failing {
+			b.WriteString(name + "  " + f.Says + "\n")
+		} else {
+			writeEntry(&b, name, strings.Fields(f.Says), width+11)
 		}
-		if f.Advice == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%*s  → %s\n", 9+width, "", f.Advice); err != nil {
-			return err
+		if f.Advice != "" {
+			writeEntry(&b, "", append([]string{"→"}, strings.Fields(f.Advice)...), width+11)
 		}
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }

@@ -12,7 +12,7 @@ import (
 
 const (
 	helpAllFlag     = "help-all"
-	helpColumns     = 80 // maximum width of a help text
+	textColumns     = 80 // maximum width of help texts and tables
 	textColumn      = 32 // column in which the text of a flag begins, from 0
 	groupAnnotation = "headgate_group"
 	rareAnnotation  = "headgate_rare"
@@ -116,7 +116,7 @@ func writeFlag(b *strings.Builder, f *pflag.Flag) {
 }
 
 // writeEntry writes a name, and then words beginning at the given column, wrapped at
-// helpColumns.
+// textColumns. A word that is longer than a line is broken.
 func writeEntry(b *strings.Builder, name string, words []string, column int) {
 	b.WriteString(name)
 	at := utf8.RuneCountInString(name)
@@ -126,11 +126,11 @@ func writeEntry(b *strings.Builder, name string, words []string, column int) {
 	}
 	b.WriteString(strings.Repeat(" ", column-at))
 	at = column
-	for i, word := range words {
+	for i, word := range breakWords(words, textColumns-column) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
-		case at+1+n > helpColumns:
+		case at+1+n > textColumns:
 			b.WriteString("\n" + strings.Repeat(" ", column))
 			at = column
 		default:
@@ -141,6 +141,19 @@ func writeEntry(b *strings.Builder, name string, words []string, column int) {
 		at += n
 	}
 	b.WriteString("\n")
+}
+
+// breakWords returns words in which every word that is longer than width is replaced by
+// parts of at most width characters.
+func breakWords(words []string, width int) (parts []string) {
+	for _, word := range words {
+		chars := []rune(word)
+		for len(chars) > width {
+			parts, chars = append(parts, string(chars[:width])), chars[width:]
+		}
+		parts = append(parts, string(chars))
+	}
+	return parts
 }
 
 // setGroup puts flags into the group with the given heading in the help of their
