@@ -24,6 +24,9 @@ var serviceRules = map[string]packageRule{
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
 	},
+	service("chromium"): {
+		why: "a real browser for tests",
+	},
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
@@ -38,7 +41,7 @@ var serviceRules = map[string]packageRule{
 	service("demo"): {
 		why:   "the demo page over stores that it is given",
 		code:  []string{".", "algo", "httpfields", service("localaccess")},
-		tests: []string{"internal/leaktest", "internal/micros", "memstore"},
+		tests: []string{"internal/leaktest", "internal/micros", "memstore", service("chromium")},
 	},
 	service("engine"): {
 		why:   "it decides for every interface over the store that it is given",
@@ -154,6 +157,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	},
 	"github.com/chromedp": {
 		why:   "a real browser in tests",
+		code:  []string{service("chromium")},
 		tests: []string{service("demo")},
 	},
 	"github.com/envoyproxy/go-control-plane": {

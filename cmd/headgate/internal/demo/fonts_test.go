@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
@@ -22,28 +23,28 @@ func TestFonts(t *testing.T) {
 		"opentype/cantarell": "Cantarell", "truetype/open-sans": "Open Sans",
 	} {
 		t.Run(font, func(t *testing.T) {
-			b := start(t, look{width: 1180, height: 720}, "FONTCONFIG_FILE="+onlyFont(t, folder, font))
-			b.visit(t, s.URL+"#n=20")
+			b := chromium.Start(t, chromium.View{Width: 1180, Height: 720}, "FONTCONFIG_FILE="+onlyFont(t, folder, font))
+			load(t, b, s.URL+"#n=20")
 			v := visit(t, b, s.URL)
 			mustBeOnScreen(t, b)
-			b.click(t, "[data-scenario=servers]")
+			b.Click(t, "[data-scenario=servers]")
 			v.tab.until(t, "two tracks", func(s state) bool { return s.Sent > 4 })
-			b.click(t, "#stop")
-			b.until(t, "document.documentElement.dataset.playing === ''")
-			for _, l := range []look{
-				{width: 320, height: 568, phone: true},
-				{width: 390, height: 844, phone: true},
-				{width: 768, height: 1024},
-				{width: 1280, height: 720},
-				{width: 1920, height: 1080},
+			b.Click(t, "#stop")
+			b.Until(t, "document.documentElement.dataset.playing === ''")
+			for _, l := range []chromium.View{
+				{Width: 320, Height: 568, Phone: true},
+				{Width: 390, Height: 844, Phone: true},
+				{Width: 768, Height: 1024},
+				{Width: 1280, Height: 720},
+				{Width: 1920, Height: 1080},
 			} {
-				b.hold(t, l)
-				b.until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.width))
-				eval[bool](t, b, "document.getElementById('settings').open = true")
-				if faults := eval[[]string](t, b, fmt.Sprintf("(%s)('')", faultsOfLayout)); len(faults) > 0 {
+				b.SetView(t, l)
+				b.Until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.Width))
+				chromium.Eval[bool](t, b, "document.getElementById('settings').open = true")
+				if faults := chromium.Eval[[]string](t, b, fmt.Sprintf("(%s)('')", faultsOfLayout)); len(faults) > 0 {
 					t.Errorf("%s: got %d faults: %q", l, len(faults), faults[:min(len(faults), 12)])
 				}
-				if l.width >= 1180 {
+				if l.Width >= 1180 {
 					mustBeOnScreen(t, b)
 				}
 			}

@@ -14,18 +14,19 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
 // visitor is a page in a browser and its session on the server.
 type visitor struct {
-	*chrome
+	*chromium.Browser
 	*tab
 }
 
-func visit(t *testing.T, b *chrome, url string) visitor {
+func visit(t *testing.T, b *chromium.Browser, url string) visitor {
 	t.Helper()
-	return visitor{b, &tab{url: url, session: eval[string](t, b, "document.documentElement.dataset.session")}}
+	return visitor{b, &tab{url: url, session: chromium.Eval[string](t, b, "document.documentElement.dataset.session")}}
 }
 
 // mustAgree waits until the page is stable and compares it with the journal of the
@@ -34,7 +35,7 @@ func (v visitor) mustAgree(t *testing.T, what string) (state, shown) {
 	t.Helper()
 	var differ string
 	for deadline := time.Now().Add(deadline); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		kept, page := v.state(t), eval[shown](t, v.chrome, readPage)
+		kept, page := v.state(t), chromium.Eval[shown](t, v.Browser, readPage)
 		if differ = difference(kept, page); differ == "" {
 			return kept, page
 		}
@@ -48,7 +49,7 @@ func (v visitor) mustAgree(t *testing.T, what string) (state, shown) {
 func TestPageInChromium(t *testing.T) {
 	t.Parallel()
 	s := serve(t, demo.Options{})
-	b := open(t, s.URL, look{width: 1440, height: 1000})
+	b := open(t, s.URL, chromium.View{Width: 1440, Height: 1000})
 	v := visit(t, b, s.URL)
 	t.Run("first paint", func(t *testing.T) { v.mustAgree(t, "loading") })
 	t.Run("limit", v.testLimit)
@@ -62,11 +63,11 @@ func TestPageInChromium(t *testing.T) {
 	t.Run("theme", v.testTheme)
 	t.Run("keyboard", v.testKeyboard)
 	t.Run("widths", v.testWidths)
-	b.mustBeQuiet(t)
+	mustBeQuiet(t, b)
 	t.Run("cut off", func(t *testing.T) {
 		settings := v.state(t).Settings
 		s.CloseClientConnections()
-		v.chrome.until(t, fmt.Sprintf("document.documentElement.dataset.session !== %q", v.session))
+		v.Until(t, fmt.Sprintf("document.documentElement.dataset.session !== %q", v.session))
 		again := visit(t, b, s.URL)
 		again.tab.until(t, "the same settings in a new session", func(s state) bool { return s.Settings == settings })
 		again.send(t, "#one", 1)
@@ -87,9 +88,9 @@ func (v visitor) testStoreUnavailable(t *testing.T, s *served) {
 			t.Errorf("%s without a store: got %+v want one undecided", panel.Algorithm, panel)
 		}
 	}
-	v.chrome.until(t, "document.getElementById('link').textContent.startsWith('connected, but ')")
-	v.chrome.until(t, "!document.getElementById('undecided').hidden")
-	got := eval[string](t, v.chrome, `import('/js/chart.js').then(({ known }) => known(
+	v.Until(t, "document.getElementById('link').textContent.startsWith('connected, but ')")
+	v.Until(t, "!document.getElementById('undecided').hidden")
+	got := chromium.Eval[string](t, v.Browser, `import('/js/chart.js').then(({ known }) => known(
 		['a', '', 'away', 'away', '', ''].map((error, t) => ({ t, level: { error } }))).map((stretch) => stretch.map((p) => p.t).join()).join('|'))`)
 	if got != "1|4,5" {
 		t.Errorf("what is left was known at %s want 1|4,5", got)
@@ -100,10 +101,10 @@ func (v visitor) testStoreUnavailable(t *testing.T, s *served) {
 // effect.
 func (v visitor) testWithoutScript(t *testing.T) {
 	off := emulation.SetScriptExecutionDisabledParams{Value: true}
-	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, off); err != nil {
+	if _, err := chromedp.Call(v.Context, emulation.SetScriptExecutionDisabled, off); err != nil {
 		t.Fatal(err)
 	}
-	v.do(t, chromedp.Navigate(v.url),
+	v.Do(t, chromedp.Navigate(v.url),
 		chromedp.WaitVisible(chromedp.CSS("#glance table")), chromedp.WaitVisible(chromedp.CSS(".notice")),
 		chromedp.WaitVisible(chromedp.CSS("#title-leaky_bucket")), chromedp.WaitVisible(chromedp.CSS("#watch-edge")),
 		chromedp.WaitNotVisible(chromedp.CSS("#one")), chromedp.WaitNotVisible(chromedp.CSS("#key")))
@@ -112,7 +113,7 @@ func (v visitor) testWithoutScript(t *testing.T) {
 // put types a value into a field like a user, and leaves the field.
 func (v visitor) put(t *testing.T, id, value string) {
 	t.Helper()
-	v.do(t, chromedp.Focus(chromedp.ID(id)), chromedp.Evaluate[chromedp.Void]("document.activeElement.select()"),
+	v.Do(t, chromedp.Focus(chromedp.ID(id)), chromedp.Evaluate[chromedp.Void]("document.activeElement.select()"),
 		chromedp.KeyEvent(value), chromedp.KeyEvent(kb.Tab))
 }
 
@@ -140,12 +141,12 @@ func (v visitor) testLimit(t *testing.T) {
 func (v visitor) send(t *testing.T, selector string, n int64) {
 	t.Helper()
 	before := v.state(t).Sent
-	v.click(t, selector)
+	v.Click(t, selector)
 	v.tab.until(t, selector, func(s state) bool { return s.Sent == before+n })
 }
 
 func (v visitor) testButtons(t *testing.T) {
-	before := eval[[]string](t, v.chrome, places)
+	before := chromium.Eval[[]string](t, v.Browser, places)
 	v.send(t, "#one", 1)
 	kept, page := v.mustAgree(t, "Send one")
 	if kept.Sent != 1 || kept.Settings.Key != "ada" ||
@@ -163,53 +164,53 @@ func (v visitor) testButtons(t *testing.T) {
 			t.Errorf("%s: got %s %s want a denial with its fields", panel.Algorithm, panel.Verdict, panel.Fields)
 		}
 	}
-	v.chrome.until(t, drawn+".every((inks) => inks === 'yes,yes')")
-	if got := eval[[]string](t, v.chrome, places); !slices.Equal(got, before) {
+	v.Until(t, drawn+".every((inks) => inks === 'yes,yes')")
+	if got := chromium.Eval[[]string](t, v.Browser, places); !slices.Equal(got, before) {
 		t.Errorf("the requests moved the page: parts are at\n%q before\n%q", got, before)
 	}
-	v.click(t, "#reset")
+	v.Click(t, "#reset")
 	v.tab.until(t, "reset", func(s state) bool { return s.Tracks[0].Gates[0].Denied == 0 })
 	v.mustAgree(t, "Reset")
 }
 
 func (v visitor) testDialects(t *testing.T) {
-	v.do(t, chromedp.Focus(chromedp.ID("dialect")))
+	v.Do(t, chromedp.Focus(chromedp.ID("dialect")))
 	for _, d := range []string{"draft-07", "draft-06", "draft-03", "x-ratelimit", "x-ratelimit-epoch", "github", "off"} {
-		v.do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.ArrowDown))
+		v.Do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.ArrowDown))
 		v.tab.until(t, d, func(s state) bool { return string(s.Settings.Dialect) == d })
 		v.send(t, "#one", 1)
 		v.mustAgree(t, "a request under "+d)
 	}
-	v.do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.Home))
+	v.Do(t, chromedp.Focus(chromedp.ID("dialect")), chromedp.KeyEvent(kb.Home))
 	v.tab.until(t, "ietf", func(s state) bool { return s.Settings.Dialect == "ietf" })
 }
 
 func (v visitor) testBadInput(t *testing.T) {
 	for id, value := range map[string]string{"rate": "0", "period": "0.00001", "queue": "99999", "cost": "1.5"} {
-		before := eval[string](t, v.chrome, fmt.Sprintf("document.getElementById(%q).value", id))
+		before := chromium.Eval[string](t, v.Browser, fmt.Sprintf("document.getElementById(%q).value", id))
 		v.put(t, id, value)
-		v.chrome.until(t, fmt.Sprintf("document.getElementById(%q).getAttribute('aria-invalid') === 'true'", id))
-		v.chrome.until(t, "document.getElementById('problem').textContent !== ''")
+		v.Until(t, fmt.Sprintf("document.getElementById(%q).getAttribute('aria-invalid') === 'true'", id))
+		v.Until(t, "document.getElementById('problem').textContent !== ''")
 		v.put(t, id, before)
-		v.chrome.until(t, "document.getElementById('problem').textContent === ''")
+		v.Until(t, "document.getElementById('problem').textContent === ''")
 	}
 }
 
 func (v visitor) testStream(t *testing.T) {
 	v.put(t, "rate-stream", "50")
-	v.click(t, "#stream")
+	v.Click(t, "#stream")
 	v.tab.until(t, "a stream", func(s state) bool { return s.Playing == "stream" && s.Sent > 20 })
-	v.chrome.until(t, "document.getElementById('stream').getAttribute('aria-pressed') === 'true'")
-	v.do(t, chromedp.Focus(chromedp.ID("rate-slider")), chromedp.KeyEvent(kb.End))
-	if got := eval[string](t, v.chrome, "document.getElementById('rate-stream').value"); got != "10000" {
+	v.Until(t, "document.getElementById('stream').getAttribute('aria-pressed') === 'true'")
+	v.Do(t, chromedp.Focus(chromedp.ID("rate-slider")), chromedp.KeyEvent(kb.End))
+	if got := chromium.Eval[string](t, v.Browser, "document.getElementById('rate-stream').value"); got != "10000" {
 		t.Errorf("the slider's end: got %s a second want 10000", got)
 	}
 	v.tab.until(t, "ten thousand a second", func(s state) bool { return s.Sent > 3000 })
-	v.chrome.until(t, "/up to [0-9,]+ requests/.test(document.getElementById('unit').textContent)")
-	v.click(t, "#stop")
+	v.Until(t, "/up to [0-9,]+ requests/.test(document.getElementById('unit').textContent)")
+	v.Click(t, "#stop")
 	v.tab.until(t, "stop", func(s state) bool { return s.Playing == "" })
 	v.mustAgree(t, "Stop")
-	v.chrome.until(t, "document.getElementById('summary').textContent.includes('requests so far. Token bucket: ')")
+	v.Until(t, "document.getElementById('summary').textContent.includes('requests so far. Token bucket: ')")
 }
 
 // awaitCopied sets window.copied, a promise that resolves when a button reads “Copied”,
@@ -226,7 +227,7 @@ const awaitCopied = `(() => {
 
 func (v visitor) testCode(t *testing.T) {
 	for _, name := range []browser.PermissionType{"clipboard-read", "clipboard-write"} {
-		_, err := chromedp.CallBrowser(v.ctx, browser.SetPermission, browser.SetPermissionParams{
+		_, err := chromedp.CallBrowser(v.Context, browser.SetPermission, browser.SetPermissionParams{
 			Permission: &browser.PermissionDescriptor{Name: string(name)}, Setting: browser.PermissionSettingGranted,
 		})
 		if err != nil {
@@ -234,24 +235,24 @@ func (v visitor) testCode(t *testing.T) {
 		}
 	}
 	for _, a := range order {
-		v.click(t, fmt.Sprintf("[data-pick=%s]", a))
-		v.click(t, fmt.Sprintf("[data-code=%s]", a))
+		v.Click(t, fmt.Sprintf("[data-pick=%s]", a))
+		v.Click(t, fmt.Sprintf("[data-code=%s]", a))
 		for _, kind := range []string{"go", "yaml", "curl"} {
-			eval[bool](t, v.chrome, fmt.Sprintf(awaitCopied, kind))
-			v.click(t, fmt.Sprintf("[data-copy=%s]", kind))
-			eval[bool](t, v.chrome, "window.copied")
-			shown := eval[string](t, v.chrome, fmt.Sprintf("document.getElementById('code-%s').textContent", kind))
-			if copied := eval[string](t, v.chrome, "navigator.clipboard.readText()"); copied != shown || shown == "" {
+			chromium.Eval[bool](t, v.Browser, fmt.Sprintf(awaitCopied, kind))
+			v.Click(t, fmt.Sprintf("[data-copy=%s]", kind))
+			chromium.Eval[bool](t, v.Browser, "window.copied")
+			shown := chromium.Eval[string](t, v.Browser, fmt.Sprintf("document.getElementById('code-%s').textContent", kind))
+			if copied := chromium.Eval[string](t, v.Browser, "navigator.clipboard.readText()"); copied != shown || shown == "" {
 				t.Errorf("%s %s: copied %q, shown is %q", a, kind, copied, shown)
 			}
 		}
-		yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent")
+		yaml := chromium.Eval[string](t, v.Browser, "document.getElementById('code-yaml').textContent")
 		if !strings.Contains(yaml, "algorithm: "+string(a)) {
 			t.Errorf("%s: the YAML is %s", a, yaml)
 		}
 	}
-	v.do(t, chromedp.Focus(chromedp.ID("code-algorithm")), chromedp.KeyEvent(kb.Home))
-	yaml := eval[string](t, v.chrome, "document.getElementById('code-yaml').textContent")
+	v.Do(t, chromedp.Focus(chromedp.ID("code-algorithm")), chromedp.KeyEvent(kb.Home))
+	yaml := chromium.Eval[string](t, v.Browser, "document.getElementById('code-yaml').textContent")
 	if !strings.Contains(yaml, "algorithm: token_bucket\n") {
 		t.Errorf("the first algorithm of the list: the YAML is %s", yaml)
 	}
@@ -259,38 +260,38 @@ func (v visitor) testCode(t *testing.T) {
 
 func (v visitor) testScenarios(t *testing.T) {
 	for _, name := range []string{"edge", "pause", "servers", "patience", "hot"} {
-		v.click(t, "[data-scenario="+name+"]")
+		v.Click(t, "[data-scenario="+name+"]")
 		v.tab.until(t, name, func(s state) bool { return s.Playing == name && (s.Sent > 4 || name == "edge") })
-		v.chrome.until(t, fmt.Sprintf("document.querySelector('[data-scenario=%s]').getAttribute('aria-pressed') === 'true'", name))
-		v.chrome.until(t, fmt.Sprintf("!document.getElementById('watch-%s').hidden", name))
-		if look := eval[bool](t, v.chrome, "document.querySelector('[data-algorithm=fixed_window]').classList.contains('look')"); look != (name == "edge") {
+		v.Until(t, fmt.Sprintf("document.querySelector('[data-scenario=%s]').getAttribute('aria-pressed') === 'true'", name))
+		v.Until(t, fmt.Sprintf("!document.getElementById('watch-%s').hidden", name))
+		if look := chromium.Eval[bool](t, v.Browser, "document.querySelector('[data-algorithm=fixed_window]').classList.contains('look')"); look != (name == "edge") {
 			t.Errorf("%s: the fixed window stands out: %t", name, look)
 		}
-		v.chrome.until(t, "document.getElementById('note').textContent !== ''")
-		v.click(t, "[data-scenario="+name+"]")
+		v.Until(t, "document.getElementById('note').textContent !== ''")
+		v.Click(t, "[data-scenario="+name+"]")
 		v.tab.until(t, "the end of "+name, func(s state) bool { return s.Playing == "" })
 		v.mustAgree(t, name)
 	}
-	v.click(t, "#reset")
+	v.Click(t, "#reset")
 	v.tab.until(t, "one track", func(s state) bool { return len(s.Tracks) == 1 })
 }
 
 func (v visitor) testTheme(t *testing.T) {
 	paper := func() string {
-		return eval[string](t, v.chrome, "getComputedStyle(document.documentElement).backgroundColor")
+		return chromium.Eval[string](t, v.Browser, "getComputedStyle(document.documentElement).backgroundColor")
 	}
 	light := paper()
 	for _, scheme := range []string{"light", "dark"} {
-		if texts := eval[[]string](t, v.chrome, pale); len(texts) > 0 {
+		if texts := chromium.Eval[[]string](t, v.Browser, pale); len(texts) > 0 {
 			t.Errorf("%s: too pale to read: %q", scheme, texts)
 		}
 		if scheme == "light" {
-			v.click(t, "#theme")
+			v.Click(t, "#theme")
 		}
 	}
 	dark := paper()
-	v.hold(t, look{width: 1440, height: 1000, dark: true})
-	v.click(t, "#theme")
+	v.SetView(t, chromium.View{Width: 1440, Height: 1000, Dark: true})
+	v.Click(t, "#theme")
 	if chosen := paper(); light == dark || chosen != light {
 		t.Errorf("paper: light %s, pressed %s, pressed again on a dark system %s", light, dark, chosen)
 	}
@@ -298,12 +299,12 @@ func (v visitor) testTheme(t *testing.T) {
 
 // testKeyboard uses the page with the tab key only.
 func (v visitor) testKeyboard(t *testing.T) {
-	v.click(t, "h1")
-	eval[bool](t, v.chrome, "(getSelection().removeAllRanges(), document.querySelector('.skip').focus(), true)")
+	v.Click(t, "h1")
+	chromium.Eval[bool](t, v.Browser, "(getSelection().removeAllRanges(), document.querySelector('.skip').focus(), true)")
 	var order []string
 	for range 26 {
-		v.do(t, chromedp.KeyEvent(kb.Tab))
-		order = append(order, eval[string](t, v.chrome, `(() => {
+		v.Do(t, chromedp.KeyEvent(kb.Tab))
+		order = append(order, chromium.Eval[string](t, v.Browser, `(() => {
 			const e = document.activeElement, s = getComputedStyle(e);
 			return (e.id || e.dataset.scenario || e.dataset.pick || e.className) +
 				(s.outlineStyle === 'none' && s.outlineWidth !== '0px' ? ' without a ring' : '');
@@ -318,7 +319,7 @@ func (v visitor) testKeyboard(t *testing.T) {
 		t.Errorf("the tab key goes\n%v want\n%v", order, want)
 	}
 	sent := v.state(t).Sent
-	v.do(t, chromedp.Focus(chromedp.ID("one")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
+	v.Do(t, chromedp.Focus(chromedp.ID("one")), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent(" "))
 	v.tab.until(t, "two requests by keyboard", func(s state) bool { return s.Sent == sent+2 })
 	v.mustAgree(t, "the keyboard")
 }
@@ -326,7 +327,7 @@ func (v visitor) testKeyboard(t *testing.T) {
 // testNames checks the accessibility tree: every control has a name, and no two buttons
 // have the same.
 func (v visitor) testNames(t *testing.T) {
-	tree, err := chromedp.Call(v.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	tree, err := chromedp.Call(v.Context, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
+	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 )
 
@@ -25,28 +24,24 @@ func TestPictures(t *testing.T) {
 		t.Skip("no folder was named; make screenshots does")
 	}
 	for _, p := range []struct {
-		name  string
-		looks look
+		name string
+		view chromium.View
 	}{
-		{"demo-light", look{width: 1440, height: 920}},
-		{"demo-dark", look{width: 1440, height: 920, dark: true}},
+		{"demo-light", chromium.View{Width: 1440, Height: 920}},
+		{"demo-dark", chromium.View{Width: 1440, Height: 920, Dark: true}},
 	} {
-		b := open(t, serve(t, demo.Options{}).URL, p.looks)
-		b.click(t, "[data-scenario="+*scenario+"]")
-		b.until(t, "Number(document.documentElement.dataset.sent) >= 20")
+		b := open(t, serve(t, demo.Options{}).URL, p.view)
+		b.Click(t, "[data-scenario="+*scenario+"]")
+		b.Until(t, "Number(document.documentElement.dataset.sent) >= 20")
 		time.Sleep(*wait)
-		b.shoot(t, filepath.Join(*pictures, p.name+".png"))
+		shoot(t, b, filepath.Join(*pictures, p.name+".png"))
 	}
 }
 
 // shoot takes a screenshot of the viewport.
-func (b *chrome) shoot(t *testing.T, file string) {
+func shoot(t *testing.T, b *chromium.Browser, file string) {
 	t.Helper()
-	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, png, 0o644); err != nil {
+	if err := os.WriteFile(file, b.Screenshot(t), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/chromedp"
+	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
 )
 
 // fonts are fonts that a system may use instead of the first choice of the page. The
@@ -22,32 +21,28 @@ var fonts = []struct{ name, style string }{
 // looks are viewports from a small phone to a wide screen, with the text sizes of
 // browsers. 200 % zoom halves the width and height in CSS pixels and doubles the
 // density; 200 % text size changes neither.
-var looks = []look{
-	{width: 320, height: 568, phone: true},
-	{width: 390, height: 844, phone: true},
-	{width: 768, height: 1024},
-	{width: 1440, height: 900, lessMove: true},
-	{width: 1920, height: 1080},
-	{width: 384, height: 512, zoom: 2},
-	{width: 640, height: 400, zoom: 2},
-	{width: 720, height: 450, zoom: 2},
-	{width: 320, height: 568, phone: true, text: 2},
-	{width: 390, height: 844, phone: true, text: 2},
-	{width: 768, height: 1024, text: 2},
-	{width: 1440, height: 900, text: 2},
-}
-
-func (l look) String() string {
-	return fmt.Sprintf("%d x %d px, zoom %d %%, text %d %%", l.width, l.height, 100*max(l.zoom, 1), 100*max(l.text, 1))
+var looks = []chromium.View{
+	{Width: 320, Height: 568, Phone: true},
+	{Width: 390, Height: 844, Phone: true},
+	{Width: 768, Height: 1024},
+	{Width: 1440, Height: 900, ReducedMotion: true},
+	{Width: 1920, Height: 1080},
+	{Width: 384, Height: 512, Zoom: 2},
+	{Width: 640, Height: 400, Zoom: 2},
+	{Width: 720, Height: 450, Zoom: 2},
+	{Width: 320, Height: 568, Phone: true, Text: 2},
+	{Width: 390, Height: 844, Phone: true, Text: 2},
+	{Width: 768, Height: 1024, Text: 2},
+	{Width: 1440, Height: 900, Text: 2},
 }
 
 // testWidths: for every width, zoom, text size and font, no text is cut off, no control
 // covers another one, and no horizontal scrolling is necessary. The page shows its
 // longest texts.
 func (v visitor) testWidths(t *testing.T) {
-	v.click(t, "[data-scenario=servers]")
+	v.Click(t, "[data-scenario=servers]")
 	v.tab.until(t, "two tracks", func(s state) bool { return s.Playing == "servers" && s.Sent > 4 })
-	v.click(t, "#stop")
+	v.Click(t, "#stop")
 	v.tab.until(t, "stop", func(s state) bool { return s.Playing == "" })
 	v.mustAgree(t, "two tracks")
 	looks, fonts := looks, fonts
@@ -55,29 +50,19 @@ func (v visitor) testWidths(t *testing.T) {
 		looks, fonts = looks[1:4], fonts[:3]
 	}
 	for _, l := range looks {
-		v.hold(t, l)
-		v.textSize(t, l.text)
-		v.chrome.until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.width))
-		eval[bool](t, v.chrome, "document.getElementById('settings').open = true")
+		v.SetView(t, l)
+		v.Until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.Width))
+		chromium.Eval[bool](t, v.Browser, "document.getElementById('settings').open = true")
 		for _, f := range fonts {
-			if faults := eval[[]string](t, v.chrome, fmt.Sprintf("(%s)(%q)", faultsOfLayout, f.style)); len(faults) > 0 {
+			if faults := chromium.Eval[[]string](t, v.Browser, fmt.Sprintf("(%s)(%q)", faultsOfLayout, f.style)); len(faults) > 0 {
 				t.Errorf("%s, %s: got %d faults: %q", l, f.name, len(faults), faults[:min(len(faults), 12)])
 			}
 			if *pictures != "" {
-				v.shoot(t, fmt.Sprintf("%s/%d-%d-%d-%s.png", *pictures, l.width, max(l.zoom, 1), max(l.text, 1), f.name))
+				shoot(t, v.Browser, fmt.Sprintf("%s/%d-%d-%d-%s.png", *pictures, l.Width, max(l.Zoom, 1), max(l.Text, 1), f.name))
 			}
 		}
 	}
-	v.textSize(t, 1)
-}
-
-// textSize sets the text size in the settings of the browser.
-func (v visitor) textSize(t *testing.T, times int64) {
-	t.Helper()
-	sizes := &page.FontSizes{Standard: 16 * max(times, 1), Fixed: 13 * max(times, 1)}
-	if _, err := chromedp.Call(v.ctx, page.SetFontSizes, page.SetFontSizesParams{FontSizes: sizes}); err != nil {
-		t.Fatal(err)
-	}
+	v.SetView(t, chromium.View{Width: 1440, Height: 1000})
 }
 
 // faultsOfLayout applies a style to every element, fills the page with its longest
