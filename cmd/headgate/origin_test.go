@@ -223,6 +223,7 @@ func startProxy(t *testing.T, file, headgate, application string) string {
 	_, port, _ := net.SplitHostPort(addr)
 	text := strings.NewReplacer(
 		":8000", ":"+port, "127.0.0.1:8080", headgate, "127.0.0.1:9000", application, "50ms", "5s", "100ms", "5s", "abns@headgate", "abns@headgate"+port,
+		"/etc/haproxy/", "",
 	)
 	switch {
 	case strings.HasPrefix(file, "nginx"):

@@ -68,15 +68,15 @@ func HAProxy(t testing.TB, addr, config string, files map[string]string) *Gatewa
 func Caddy(t testing.TB, addr, caddyfile string) *Gateway {
 	t.Helper()
 	g := &Gateway{newProcess(t, "caddy", "caddy"), addr}
-	g.write(t, "Caddyfile", disableAdmin(caddyfile))
+	g.write(t, "Caddyfile", CaddyWithoutAdmin(caddyfile))
 	g.process.args = []string{"run", "--config", "Caddyfile", "--adapter", "caddyfile"}
 	g.process.env = append(os.Environ(), "HOME="+g.process.dir, "XDG_DATA_HOME="+g.process.dir, "XDG_CONFIG_HOME="+g.process.dir)
 	return g.run(t)
 }
 
-// disableAdmin disables Caddy's admin endpoint, whose port is fixed. It adds to the
-// global options if the file has any.
-func disableAdmin(caddyfile string) string {
+// CaddyWithoutAdmin returns a Caddyfile with Caddy's admin endpoint disabled, because its
+// port is fixed. It adds to the global options if the file has any.
+func CaddyWithoutAdmin(caddyfile string) string {
 	before, options, has := strings.Cut("\n"+caddyfile, "\n{\n")
 	if !has {
 		return "{\n\tadmin off\n}\n" + caddyfile
@@ -105,6 +105,13 @@ func (g *Gateway) ready() error {
 		return err
 	}
 	return conn.Close()
+}
+
+// Output returns everything that the proxy has written to its standard output and
+// standard error. A proxy writes the log line of a request after the response.
+func (g *Gateway) Output() string {
+	text, _ := os.ReadFile(g.process.path("output"))
+	return string(text)
 }
 
 // Addr returns the address on which the proxy listens.

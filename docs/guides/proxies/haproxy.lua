@@ -1,5 +1,5 @@
 -- headgate sends a description of the request to Headgate and stores the response in
--- variables of the transaction. limit_decision is allow, deny or error; it is unset if
+-- variables of the transaction. limit_decision is allow, deny or error, or undecided if
 -- Headgate did not respond.
 
 -- Fields of the client's header that are sent: add the fields that policies use in keys.
@@ -17,6 +17,7 @@ local variables = {
 local unavailable = {[502] = true, [503] = true, [504] = true}
 
 core.register_action("headgate", {"http-req"}, function(txn)
+  txn:set_var("txn.limit_decision", "undecided")
   local header = {
     ["x-forwarded-method"] = {txn.sf:method()},
     ["x-forwarded-proto"] = {txn.sf:ssl_fc() == "1" and "https" or "http"},
