@@ -54,11 +54,11 @@ const (
 // methods below, so it handles an unknown algorithm correctly. It compares names only
 // to resolve the alias [GCRA].
 var kinds = map[Algorithm]kind{
-	TokenBucket:         {refill: RefillContinuous, reserves: true},
-	TokenBucketInterval: {refill: RefillStepped, reserves: true},
-	FixedWindow:         {refill: RefillWindow, large: true},
-	SlidingLog:          {refill: RefillWindow},
-	SlidingWindow:       {refill: RefillWindow},
+	TokenBucket:         {refill: RefillContinuous, reserves: true, holds: true},
+	TokenBucketInterval: {refill: RefillStepped, reserves: true, holds: true},
+	FixedWindow:         {refill: RefillWindow, holds: true, large: true},
+	SlidingLog:          {refill: RefillWindow, holds: true},
+	SlidingWindow:       {refill: RefillWindow, holds: true},
 	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
 }
 
@@ -66,6 +66,7 @@ type kind struct {
 	refill   Refill
 	reserves bool
 	queues   bool
+	holds    bool
 	large    bool // accepts a rate above MaxUnits
 }
 
@@ -93,6 +94,10 @@ func (a Algorithm) Queues() bool { return a.kind().queues }
 // store may not support reservations: see [Bound.CanReserve]. CanReserve returns false
 // for an unknown name.
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }
+
+// CanHold reports whether units that were charged under a can be corrected later. It is
+// false for the leaky bucket, whose delays have been promised, and for an unknown name.
+func (a Algorithm) CanHold() bool { return a.kind().holds }
 
 // MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an
 // algorithm that only counts, such as [FixedWindow], and [MaxUnits] for all others. For

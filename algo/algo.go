@@ -115,6 +115,11 @@ type LogStepper interface {
 	// after that take. Units that have since moved to another instant
 	// stay spent.
 	Undo(log *Log, at, n int64)
+	// Charge spends n units at t, whether or not they are available. room is as in Take.
+	Charge(log *Log, t, n int64, room bool)
+	// Correct removes n units that were charged at the instant at, unless they have aged
+	// out, moved to another instant or been refunded.
+	Correct(log *Log, t, at, n int64)
 	// ResetAt returns the first instant at which the log is unused again, as
 	// [Stepper.ResetAt] does for a state.
 	ResetAt(log *Log) int64

@@ -14,7 +14,10 @@ var fixedWindowLua string
 // In its state, A is the end of the window, and B and C are the count of the window; see
 // countOf. Because the end is stored, the count still applies after a change of the
 // period, in windows that overlap the stored window.
-type fixedWindow struct{ limit, period int64 }
+type fixedWindow struct {
+	limit, period int64
+	noDebt
+}
 
 func newFixedWindow(l headgate.Limit) (Stepper, error) {
 	if err := validate(l, headgate.FixedWindow); err != nil {
@@ -92,6 +95,27 @@ func (w *fixedWindow) ResetAt(s State) int64 {
 // least floor(n/L) further windows must begin before n further units are available.
 func (w *fixedWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(n/w.limit, w.period), maxExact)
+}
+
+// Charge increases the count of the window.
+func (w *fixedWindow) Charge(s State, t, n int64) State {
+	if n == 0 {
+		return s
+	}
+	end, count := w.at(s, t)
+	return countState(end, min(saturatingAdd(count, n), maxExact))
+}
+
+// Mark returns the end of the window in which the units were counted.
+func (w *fixedWindow) Mark(s State) int64 { return s.A }
+
+// Correct decreases the count by n if the units were counted in the present window.
+func (w *fixedWindow) Correct(s State, t, mark, n int64, _ Debt) State {
+	end, count := w.at(s, t)
+	if count == 0 || mark <= end-w.period {
+		return s
+	}
+	return countState(end, count-min(n, count))
 }
 
 // Params returns L and P.

@@ -103,16 +103,23 @@ func (w *slidingLog) Refund(log *Log, t, n int64) {
 // Undo removes n units from the entry with the instant at. It does nothing if there is
 // no such entry with at least n units.
 func (w *slidingLog) Undo(log *Log, at, n int64) {
-	i := log.head + log.agedOut(at) - 1 // index of the last entry that is not later than at
-	if i < log.head || log.entries[i].At != at || log.entries[i].Total-log.totalBefore(i) < n {
-		return
+	if i := log.entryAt(at); i >= 0 && log.unitsOf(i) >= n {
+		log.remove(i, n)
 	}
-	emptied := log.entries[i].Total-log.totalBefore(i) == n
-	for j := i; j < len(log.entries); j++ {
-		log.entries[j].Total -= n
+}
+
+// Charge adds n units to the log, which counts at most 2^30 − 1 units.
+func (w *slidingLog) Charge(log *Log, t, n int64, room bool) {
+	if n > 0 {
+		log.age(t - w.period)
+		log.add(t, min(n, maxCount-log.Counted()), room)
 	}
-	if emptied {
-		log.entries = slices.Delete(log.entries, i, i+1)
+}
+
+// Correct removes up to n units from the entry with the instant at, if that still counts.
+func (w *slidingLog) Correct(log *Log, t, at, n int64) {
+	if i := log.entryAt(at); i >= 0 && at > t-w.period {
+		log.remove(i, min(n, log.unitsOf(i)))
 	}
 }
 
@@ -149,15 +156,45 @@ func (log *Log) Full() bool {
 // Units calls yield with the instant and the units of each entry, oldest first.
 func (log *Log) Units(yield func(at, units int64) bool) {
 	for i := log.head; i < len(log.entries); i++ {
-		if !yield(log.entries[i].At, log.entries[i].Total-log.totalBefore(i)) {
+		if !yield(log.entries[i].At, log.unitsOf(i)) {
 			return
 		}
+	}
+}
+
+// entryAt returns the index of the entry with the instant at, or -1.
+func (log *Log) entryAt(at int64) int {
+	i := log.head + log.agedOut(at) - 1 // index of the last entry that is not later than at
+	if i < log.head || log.entries[i].At != at {
+		return -1
+	}
+	return i
+}
+
+// unitsOf returns the units of the entry with index i.
+func (log *Log) unitsOf(i int) int64 { return log.entries[i].Total - log.totalBefore(i) }
+
+// remove removes n units of the entry with index i, and the entry itself if it is empty.
+func (log *Log) remove(i int, n int64) {
+	emptied := log.unitsOf(i) == n
+	for j := i; j < len(log.entries); j++ {
+		log.entries[j].Total -= n
+	}
+	if emptied {
+		log.entries = slices.Delete(log.entries, i, i+1)
 	}
 }
 
 // Append adds an entry of units spent at the instant at, which must not be before the
 // newest entry. Use it to restore the entries that Units yielded.
 func (log *Log) Append(at, units int64) { log.add(at, units, true) }
+
+// Clone returns a copy of the log.
+func (log *Log) Clone() *Log {
+	c := *log
+	c.entries = slices.Clone(log.entries)
+	return &c
+}
 
 // Clear removes all entries. It keeps their memory for later entries.
 func (log *Log) Clear() { *log = Log{entries: log.entries[:0]} }

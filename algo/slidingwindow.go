@@ -17,7 +17,10 @@ var slidingWindowLua string
 // millions of domains", 2017; here it is calculated without rounding.
 //
 // In its state, A is the end of the current window, B is prev and C is cur.
-type slidingWindow struct{ limit, period int64 }
+type slidingWindow struct {
+	limit, period int64
+	noDebt
+}
 
 func newSlidingWindow(l headgate.Limit) (Stepper, error) {
 	if err := validate(l, headgate.SlidingWindow); err != nil {
@@ -134,6 +137,34 @@ func (w *slidingWindow) ResetAt(s State) int64 {
 // s/P) ≥ n + 1.
 func (w *slidingWindow) Spacing(n int64) int64 {
 	return min(saturatingMul(max(0, n/w.limit-1), w.period), maxExact)
+}
+
+// Charge increases the count of the current window.
+func (w *slidingWindow) Charge(s State, t, n int64) State {
+	if n == 0 {
+		return s
+	}
+	now := w.at(s, t)
+	now.C = min(saturatingAdd(now.C, n), maxCount)
+	return now
+}
+
+// Mark returns the end of the window in which the units were counted.
+func (w *slidingWindow) Mark(s State) int64 { return s.A }
+
+// Correct decreases the count of the window in which the units were counted: cur, prev,
+// or none if more than one window has passed.
+func (w *slidingWindow) Correct(s State, t, mark, n int64, _ Debt) State {
+	now := w.at(s, t)
+	switch {
+	case now.B == 0 && now.C == 0:
+		return s
+	case mark > now.A-w.period:
+		now.C -= min(n, now.C)
+	case mark > now.A-2*w.period:
+		now.B -= min(n, now.B)
+	}
+	return now
 }
 
 // Params returns L and P.

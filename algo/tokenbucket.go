@@ -249,6 +249,49 @@ func (b *bucket) Spacing(n int64) int64 {
 	return whole
 }
 
+// Charge advances TAT by n·T. TAT stays within the instants that a state can store.
+func (b *bucket) Charge(s State, t, n int64) State {
+	if n == 0 {
+		return s
+	}
+	s = b.carryOver(s, t)
+	if n > b.t.unitsWithin(maxExact-max(s.A, t), maxExact) {
+		return State{A: maxExact, C: b.fingerprint}
+	}
+	return b.advance(s, t, n)
+}
+
+// Adopt is carryOver.
+func (b *bucket) Adopt(s State, t int64) (State, bool) {
+	return b.carryOver(s, t), s.C != b.fingerprint
+}
+
+// Mark returns 0: a correction does not depend on when the units were charged.
+func (b *bucket) Mark(State) int64 { return 0 }
+
+// Debt returns max(0, TAT − t).
+func (b *bucket) Debt(s State, t int64) Debt {
+	if s.A < t {
+		return Debt{}
+	}
+	return Debt{s.A - t, s.B}
+}
+
+// DebtOf returns n·T.
+func (b *bucket) DebtOf(n int64) Debt {
+	whole, r := b.units(n)
+	return Debt{whole, r}
+}
+
+// Denominator returns d of T = p/d.
+func (b *bucket) Denominator() int64 { return b.t.d }
+
+// Correct makes TAT earlier by the least of n·T and least.
+func (b *bucket) Correct(s State, t, _, n int64, least Debt) State {
+	by := minDebt(b.DebtOf(n), least)
+	return b.back(s, t, by.Whole, by.Rest)
+}
+
 // Params returns B, p, d, T, B·T and the fingerprint. T and B·T are two numbers each:
 // whole µs and the remainder.
 func (b *bucket) Params() []int64 {

@@ -19,7 +19,10 @@ var intervalBucketLua string
 // In its state, A is the instant of the last refill. B is the number of tokens plus
 // one, so that an empty bucket differs from an unused key. C is the number of tokens
 // owed to reservations, which is above 0 only if the bucket is empty.
-type intervalBucket struct{ rate, interval, burst int64 }
+type intervalBucket struct {
+	rate, interval, burst int64
+	unconverted
+}
 
 func newIntervalBucket(l headgate.Limit) (Stepper, error) {
 	if err := validate(l, headgate.TokenBucketInterval); err != nil {
@@ -197,6 +200,27 @@ func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
 // floor(n/R) refills must therefore follow before n further tokens are available.
 func (b *intervalBucket) Spacing(n int64) int64 {
 	return min(saturatingMul(n/b.rate, b.interval), maxExact)
+}
+
+// Charge adds n to the missing tokens. At most 10^9 tokens can be owed.
+func (b *intervalBucket) Charge(s State, t, n int64) State {
+	if n == 0 {
+		return s
+	}
+	r := b.at(s, t)
+	r.missing = min(saturatingAdd(r.missing, n), b.burst+headgate.MaxUnits)
+	return b.pack(r)
+}
+
+// Debt returns the missing tokens.
+func (b *intervalBucket) Debt(s State, t int64) Debt { return Debt{Whole: b.at(s, t).missing} }
+
+// DebtOf returns n tokens.
+func (b *intervalBucket) DebtOf(n int64) Debt { return Debt{Whole: n} }
+
+// Correct returns the least of n and least tokens. The intervals stay where they are.
+func (b *intervalBucket) Correct(s State, t, _, n int64, least Debt) State {
+	return b.Refund(s, t, min(n, least.Whole))
 }
 
 // Params returns R, I and B.

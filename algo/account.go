@@ -1,0 +1,130 @@
+package algo
+
+// Corrector is a Stepper whose charges can be corrected later.
+type Corrector interface {
+	Stepper
+
+	// Charge spends n units at t, whether or not they are available; see
+	// [Account.Charge].
+	Charge(s State, t, n int64) State
+	// Adopt converts s to the form of this limit; see [Account.Adopt].
+	Adopt(s State, t int64) (State, bool)
+	// Mark returns where the last charge of s was counted; see [Account.Mark].
+	Mark(s State) int64
+	// Debt returns the debt of s at t.
+	Debt(s State, t int64) Debt
+	// DebtOf returns the debt that n units cause.
+	DebtOf(n int64) Debt
+	// Denominator returns d, the number of units of [Debt.Rest] in one of Whole.
+	Denominator() int64
+	// Correct returns the state at t as if n units fewer had been charged at mark; see
+	// [Account.Correct].
+	Correct(s State, t, mark, n int64, least Debt) State
+}
+
+// StateAccount is an [Account] for an algorithm whose state is a [State].
+type StateAccount struct {
+	Step  Corrector
+	State State
+}
+
+// Adopt implements [Account].
+func (a *StateAccount) Adopt(t int64) (converted bool) {
+	a.State, converted = a.Step.Adopt(a.State, t)
+	return converted
+}
+
+// Take implements [Account].
+func (a *StateAccount) Take(t, n int64) (ok bool) {
+	a.State, ok = a.Step.Take(a.State, t, n)
+	return ok
+}
+
+// Charge implements [Account].
+func (a *StateAccount) Charge(t, n int64) { a.State = a.Step.Charge(a.State, t, n) }
+
+// Remaining implements [Account].
+func (a *StateAccount) Remaining(t int64) int64 {
+	return a.Step.Answer(a.State, t, 0, 0, true).Remaining
+}
+
+// Mark implements [Account].
+func (a *StateAccount) Mark() int64 { return a.Step.Mark(a.State) }
+
+// Debt implements [Account].
+func (a *StateAccount) Debt(t int64) Debt { return a.Step.Debt(a.State, t) }
+
+// DebtOf implements [Account].
+func (a *StateAccount) DebtOf(n int64) Debt { return a.Step.DebtOf(n) }
+
+// Denominator implements [Account].
+func (a *StateAccount) Denominator() int64 { return a.Step.Denominator() }
+
+// Correct implements [Account].
+func (a *StateAccount) Correct(t, mark, n int64, least Debt) {
+	a.State = a.Step.Correct(a.State, t, mark, n, least)
+}
+
+// LogAccount is an [Account] for an algorithm whose state is a [Log].
+type LogAccount struct {
+	Step LogStepper
+	Log  *Log
+}
+
+// Adopt implements [Account]: the entries of a log do not depend on the limit.
+func (a *LogAccount) Adopt(int64) bool { return false }
+
+// Take implements [Account].
+func (a *LogAccount) Take(t, n int64) bool { return a.Step.Take(a.Log, t, n, true) }
+
+// Charge implements [Account].
+func (a *LogAccount) Charge(t, n int64) { a.Step.Charge(a.Log, t, n, true) }
+
+// Remaining implements [Account].
+func (a *LogAccount) Remaining(t int64) int64 { return a.Step.Answer(a.Log, t, 0, true).Remaining }
+
+// Mark returns the instant of the newest entry; see [Account].
+func (a *LogAccount) Mark() int64 {
+	if a.Log.Len() == 0 {
+		return 0
+	}
+	return a.Log.newest()
+}
+
+// Debt implements [Account]: the units of a log do not recover gradually.
+func (a *LogAccount) Debt(int64) Debt { return Debt{} }
+
+// DebtOf implements [Account].
+func (a *LogAccount) DebtOf(int64) Debt { return Debt{} }
+
+// Denominator implements [Account].
+func (a *LogAccount) Denominator() int64 { return 1 }
+
+// Correct implements [Account].
+func (a *LogAccount) Correct(t, mark, n int64, _ Debt) { a.Step.Correct(a.Log, t, mark, n) }
+
+// unconverted has methods of [Corrector] for an algorithm whose debts do not depend on
+// the limit.
+type unconverted struct{}
+
+// Adopt returns s.
+func (unconverted) Adopt(s State, _ int64) (State, bool) { return s, false }
+
+// Mark returns 0: a correction does not depend on when the units were charged.
+func (unconverted) Mark(State) int64 { return 0 }
+
+// Denominator returns 1: a debt is a whole number.
+func (unconverted) Denominator() int64 { return 1 }
+
+// noDebt has methods of [Corrector] for an algorithm that counts in windows: its units
+// do not recover gradually.
+type noDebt struct{ unconverted }
+
+// Debt returns zero.
+func (noDebt) Debt(State, int64) Debt { return Debt{} }
+
+// DebtOf returns zero.
+func (noDebt) DebtOf(int64) Debt { return Debt{} }
+
+// maxCount is the maximum count of units in a sliding window or log.
+const maxCount = 1<<30 - 1

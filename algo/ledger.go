@@ -1,0 +1,225 @@
+package algo
+
+import (
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+// Hold is an open hold on a key: a charge that can be corrected later, as if another
+// number of units had been charged at the beginning. It has 56 bytes.
+type Hold struct {
+	ID       headgate.HoldID
+	Units    int64 // units that the hold charged
+	Mark     int64 // where the units were counted; see Corrector.Mark
+	Deadline int64 // instant from which on the hold has expired, in µs
+	Least    Debt  // least debt of the key since this hold began, until the next open hold began or until now
+}
+
+// Debt is the part of a state that recovers: for the token bucket, the time until the
+// bucket is full; for the interval bucket, the missing tokens. Whole is in µs or tokens,
+// and Rest in units of 1/d µs, where d is [Corrector.Denominator].
+type Debt struct{ Whole, Rest int64 }
+
+// less reports whether a is below b.
+func (a Debt) less(b Debt) bool { return a.Whole < b.Whole || a.Whole == b.Whole && a.Rest < b.Rest }
+
+func minDebt(a, b Debt) Debt {
+	if b.less(a) {
+		return b
+	}
+	return a
+}
+
+// minus returns a − b, which must not be negative.
+func (a Debt) minus(b Debt, denominator int64) Debt {
+	d := Debt{a.Whole - b.Whole, a.Rest - b.Rest}
+	if d.Rest < 0 {
+		d.Whole, d.Rest = d.Whole-1, d.Rest+denominator
+	}
+	return d
+}
+
+// Account is the state of one key under one limit, as a [Ledger] uses it. t is an instant
+// in µs that is the same in all calls of one operation.
+type Account interface {
+	// Adopt converts the state to the form of this limit, if it was written under another
+	// one. It returns true if units of 1/d µs in every debt of the state have changed.
+	Adopt(t int64) bool
+	// Take spends n units at t if they are available, and reports whether they were.
+	Take(t, n int64) bool
+	// Charge spends n units at t, whether or not they are available. The key can then be
+	// overspent: nothing remains, and a denial has a correspondingly longer RetryAfter.
+	Charge(t, n int64)
+	// Remaining returns the number of units that can be spent at t.
+	Remaining(t int64) int64
+	// Mark returns where the last charge was counted: the end of its window, or the
+	// instant of its entry in a log. It is 0 if a correction does not depend on it.
+	Mark() int64
+	// Debt returns the debt at t. It is zero for an algorithm that counts in windows.
+	Debt(t int64) Debt
+	// DebtOf returns the debt that n units cause.
+	DebtOf(n int64) Debt
+	// Denominator returns d, the number of units of [Debt.Rest] in one of Whole.
+	Denominator() int64
+	// Correct changes the state as if n units fewer had been charged at mark. least is
+	// the least debt since that charge.
+	Correct(t, mark, n int64, least Debt)
+}
+
+// Ledger is the open holds of a key, in the order in which they began. The zero value has
+// none.
+//
+// A correction needs the least debt since the hold began, because a key that was full
+// in the meantime would also have been full with the lower charge. Each hold has the
+// least debt of its own segment, which ends where the next open hold begins. The least
+// debt since a hold began is the least of all segments from its own on. So a charge
+// updates one number, however many holds are open.
+type Ledger struct {
+	Holds []Hold
+	next  int64 // an instant that is not after the earliest deadline
+}
+
+// Find returns the index of the hold with the given id, or -1. It compares the ids one by
+// one.
+func (l *Ledger) Find(id headgate.HoldID) int {
+	for i := range l.Holds {
+		if l.Holds[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// Clone returns a copy of the ledger.
+func (l *Ledger) Clone() Ledger { return Ledger{Holds: slices.Clone(l.Holds), next: l.next} }
+
+// HasExpired reports whether a hold has expired by t.
+func (l *Ledger) HasExpired(t int64) bool { return l.firstExpired(t) >= 0 }
+
+// Expire ends the holds that have expired by t, the earliest deadline first, and calls
+// ended with each of them. If release is true, each of them is corrected as if it had
+// been cancelled at its deadline; otherwise its units stay spent. Call Expire first in
+// every operation.
+func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
+	for {
+		i := l.firstExpired(t)
+		if i < 0 {
+			return
+		}
+		h := l.Holds[i]
+		if release {
+			l.adopt(a, h.Deadline)
+			l.correct(a, i, h.Deadline, h.Units)
+		}
+		l.remove(i)
+		ended(h)
+	}
+}
+
+// firstExpired returns the index of the hold with the earliest deadline, if that is not
+// later than t, or -1.
+func (l *Ledger) firstExpired(t int64) int {
+	if len(l.Holds) == 0 || t < l.next {
+		return -1
+	}
+	first := 0
+	for i := range l.Holds {
+		if l.Holds[i].Deadline < l.Holds[first].Deadline {
+			first = i
+		}
+	}
+	if l.next = l.Holds[first].Deadline; l.next > t {
+		return -1
+	}
+	return first
+}
+
+// adopt converts the state to the present limit. Fractions of a µs in the debts were in
+// units of the previous limit. They are rounded down, so a correction refunds less, never
+// more.
+func (l *Ledger) adopt(a Account, t int64) {
+	if len(l.Holds) == 0 || !a.Adopt(t) {
+		return
+	}
+	for i := range l.Holds {
+		l.Holds[i].Least.Rest = 0
+	}
+}
+
+// Prepare is called before the account is changed at t, and Observe after it.
+func (l *Ledger) Prepare(a Account, t int64) {
+	l.adopt(a, t)
+	l.Observe(a, t)
+}
+
+// Observe updates the least debt of the newest segment. Call it after every change of the
+// account at t.
+func (l *Ledger) Observe(a Account, t int64) {
+	if last := len(l.Holds) - 1; last >= 0 {
+		h := &l.Holds[last]
+		h.Least = minDebt(h.Least, a.Debt(t))
+	}
+}
+
+// Open adds a hold whose units were just charged at t.
+func (l *Ledger) Open(a Account, t int64, id headgate.HoldID, units, deadline int64) {
+	if len(l.Holds) == 0 || deadline < l.next {
+		l.next = deadline
+	}
+	l.Holds = append(l.Holds, Hold{ID: id, Units: units, Mark: a.Mark(), Deadline: deadline, Least: a.Debt(t)})
+}
+
+// Extend changes the deadline of hold i.
+func (l *Ledger) Extend(i int, deadline int64) {
+	l.next = min(l.next, deadline)
+	l.Holds[i].Deadline = deadline
+}
+
+// End ends hold i at t with the actual number of units. It corrects a lower number. It
+// charges a higher one if clip is false, and otherwise as many of the further units as
+// remain.
+func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
+	l.adopt(a, t)
+	held := l.Holds[i].Units
+	if actual <= held {
+		l.correct(a, i, t, held-actual)
+		l.remove(i)
+		return
+	}
+	l.Observe(a, t)
+	l.remove(i)
+	if excess := actual - held; clip {
+		a.Take(t, min(excess, a.Remaining(t)))
+	} else {
+		a.Charge(t, excess)
+	}
+	l.Observe(a, t)
+}
+
+// correct changes the state as if n units fewer had been charged when hold i began, and
+// the least debts of all segments since then.
+//
+// Let m(t) be the least debt from the begin of the hold up to t. Without the n units,
+// the debt at t would be lower by min(debt of n, m(t)). In a segment whose least debt is
+// below all earlier ones, m reaches that least debt; in any other, m is constant.
+func (l *Ledger) correct(a Account, i int, t, n int64) {
+	l.Observe(a, t)
+	if n == 0 {
+		return
+	}
+	d, amount, least := a.Denominator(), a.DebtOf(n), l.Holds[i].Least
+	for j := i; j < len(l.Holds); j++ {
+		least = minDebt(least, l.Holds[j].Least)
+		l.Holds[j].Least = l.Holds[j].Least.minus(minDebt(amount, least), d)
+	}
+	a.Correct(t, l.Holds[i].Mark, n, least)
+}
+
+// remove removes hold i. Its segment becomes part of the segment before.
+func (l *Ledger) remove(i int) {
+	if i > 0 {
+		l.Holds[i-1].Least = minDebt(l.Holds[i-1].Least, l.Holds[i].Least)
+	}
+	l.Holds = slices.Delete(l.Holds, i, i+1)
+}

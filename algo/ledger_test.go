@@ -1,0 +1,210 @@
+package algo_test
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/storetest/model"
+)
+
+// TestHoldsEqualModel compares the ledger of holds with the definition: after a commit
+// the state is as if the actual units had been charged at the beginning.
+func TestHoldsEqualModel(t *testing.T) {
+	traces := 20_000
+	if raceDetector || testing.Short() {
+		traces = 1_000
+	}
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		if !a.Name.CanHold() {
+			t.Skipf("%s has no holds", a.Name)
+		}
+		d := newGenerator(*seedFlag, 900)
+		for range traces {
+			runHoldTrace(t, a, d)
+		}
+	})
+}
+
+// runHoldTrace compares one random trace. Times do not go back.
+func runHoldTrace(t *testing.T, a algo.Algorithm, d generator) {
+	t.Helper()
+	l := holdLimit(d, a)
+	k, m := newHoldKey(a, l), model.NewHolds(a.Name)
+	k.release, m.Release = d.oneIn(2), false
+	m.Release = k.release
+	m.Clip = d.oneIn(3)
+	now, trace := d.upTo(4e15), ""
+	last := headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}
+	for i := range 40 {
+		now = max(now, d.after(now, l, last))
+		s := holdStep{t: now, verb: pickHoldVerb(d), n: min(d.cost(last.Limit, last.Remaining), 2*l.Capacity()), id: fmt.Sprint(i)}
+		if len(k.known) > 0 && (s.verb == "commit" || s.verb == "extend") {
+			s.id = k.known[d.IntN(len(k.known))]
+		}
+		s.deadline = now + d.scaled(1, 1+4*max(1, last.ResetAfter.Microseconds()))
+		trace += fmt.Sprintf("\n%+v", s)
+		got, want := k.run(&s, m.Clip), runOnModel(m, l, &s)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d: %v release=%t clip=%t%s\n got %+v\nwant %+v", *seedFlag, l, k.release, m.Clip, trace, got, want)
+		}
+		last = got.decision
+	}
+}
+
+// holdLimit returns a random limit under which a state can represent 40 debits of twice
+// the capacity.
+func holdLimit(d generator, a algo.Algorithm) headgate.Limit {
+	for {
+		l := d.limit(a)
+		if d.oneIn(2) {
+			l.Rate, l.Period, l.Burst = 1+d.upTo(11), 7*headgate.MinPeriod, l.Burst%20
+		}
+		fill := l.Capacity() / l.Rate * l.Period.Microseconds()
+		if a.Check(l) == nil && l.Capacity() <= 1e7 && fill < 1e13 {
+			return l
+		}
+	}
+}
+
+func pickHoldVerb(d generator) string {
+	return pick(d, "take", "take", "hold", "hold", "hold", "commit", "commit", "commit", "extend", "debit", "up_to", "refund", "peek")
+}
+
+// holdStep is one operation of a trace.
+type holdStep struct {
+	t, n, deadline int64
+	verb, id       string
+}
+
+// holdAnswer is the result of a step.
+type holdAnswer struct {
+	decision headgate.Decision
+	granted  int64
+	open     int
+}
+
+// holdKey is a key with holds, in the Go implementation.
+type holdKey struct {
+	goStepper
+	ledger  algo.Ledger
+	release bool
+	known   []string
+}
+
+func newHoldKey(a algo.Algorithm, l headgate.Limit) *holdKey {
+	k := &holdKey{}
+	k.bind(a, l)
+	return k
+}
+
+func (k *holdKey) account() algo.Account {
+	if k.log != nil {
+		return &algo.LogAccount{Step: k.log, Log: &k.list}
+	}
+	return &algo.StateAccount{Step: k.step.(algo.Corrector), State: k.state}
+}
+
+func (k *holdKey) save(a algo.Account) {
+	if s, ok := a.(*algo.StateAccount); ok {
+		k.state = s.State
+	}
+}
+
+// run executes a step as a store does.
+func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
+	account := k.account()
+	k.ledger.Expire(account, s.t, k.release, func(algo.Hold) {})
+	k.save(account)
+	id := holdID(s.id)
+	i := k.ledger.Find(id)
+	asked, allowed := int64(0), true
+	switch s.verb {
+	case "take", "hold":
+		asked = s.n
+		before := k.state
+		k.ledger.Prepare(account, s.t)
+		if allowed = account.Take(s.t, s.n); allowed {
+			k.ledger.Observe(account, s.t)
+		}
+		if allowed && s.verb == "hold" {
+			k.ledger.Open(account, s.t, id, s.n, s.deadline)
+			k.known = append(k.known, s.id)
+		}
+		k.save(account)
+		if !allowed && k.log == nil {
+			k.state = before
+		}
+	case "commit":
+		if i >= 0 {
+			k.ledger.End(account, s.t, i, s.n, clip)
+		}
+	case "extend":
+		if i >= 0 {
+			k.ledger.Extend(i, s.deadline)
+		}
+	case "debit":
+		k.ledger.Prepare(account, s.t)
+		account.Charge(s.t, s.n)
+		k.ledger.Observe(account, s.t)
+	case "up_to":
+		k.ledger.Prepare(account, s.t)
+		out.granted = min(s.n, account.Remaining(s.t))
+		account.Take(s.t, out.granted)
+		k.ledger.Observe(account, s.t)
+	case "refund":
+		k.ledger.Prepare(account, s.t)
+		k.save(account)
+		var r result
+		k.do(&step{verb: refund, t: s.t, n: s.n}, &r)
+		account = k.account()
+		k.ledger.Observe(account, s.t)
+	}
+	k.save(account)
+	var r result
+	k.do(&step{verb: peek, t: s.t, n: asked}, &r)
+	out.decision, out.open = r.decision, len(k.ledger.Holds)
+	if allowed && asked > 0 { // the peek above asked for the units again
+		k.do(&step{verb: peek, t: s.t}, &r)
+		out.decision = r.decision
+	}
+	if s.verb == "peek" {
+		k.do(&step{verb: peek, t: s.t, n: s.n}, &r)
+		out.decision = r.decision
+	}
+	return out
+}
+
+func holdID(text string) (id headgate.HoldID) {
+	copy(id[:], text)
+	return id
+}
+
+func runOnModel(m *model.Holds, l headgate.Limit, s *holdStep) (out holdAnswer) {
+	m.Begin(l, s.t)
+	switch s.verb {
+	case "take":
+		out.decision = m.Take(l, s.t, s.n)
+	case "hold":
+		out.decision = m.Hold(l, s.t, s.id, s.n, s.deadline)
+	case "peek":
+		out.decision = m.Key.Peek(l, s.t, s.n)
+	case "debit":
+		out.decision = m.Debit(l, s.t, s.n)
+	case "up_to":
+		out.granted, out.decision = m.TakeUpTo(l, s.t, s.n)
+	case "refund":
+		out.decision = m.Refund(l, s.t, s.n)
+	default:
+		if s.verb == "extend" && m.IsOpen(s.id) {
+			m.Extend(s.id, s.deadline)
+		} else if s.verb == "commit" && m.IsOpen(s.id) {
+			m.Commit(l, s.t, s.id, s.n)
+		}
+		out.decision = m.Key.Peek(l, s.t, 0)
+	}
+	out.open = m.Open()
+	return out
+}
