@@ -36,6 +36,21 @@ var (
 	// ErrStoreFull means that the store has reached its maximum size and cannot remove
 	// a key, because every key in it has spent units.
 	ErrStoreFull = errors.New("headgate: store full")
+	// ErrUnknownHold means that the store has no hold with this id on the key: it was
+	// never opened, it expired, or the key was reset. Nothing was charged.
+	ErrUnknownHold = errors.New("headgate: unknown hold")
+	// ErrExpiredHold means that the hold expired before it was committed. Nothing was
+	// charged: [HoldSettings.OnExpiry] has decided what became of its units.
+	ErrExpiredHold = errors.New("headgate: hold has expired")
+	// ErrHoldConflict means that a hold with the same id but other amounts exists. Use an
+	// id of its own for each piece of work. Nothing was charged.
+	ErrHoldConflict = errors.New("headgate: hold conflicts with a hold of the same id")
+	// ErrTooManyHolds means that the key has as many open holds as
+	// [HoldSettings.MaxOpen] permits. Nothing was charged.
+	ErrTooManyHolds = errors.New("headgate: too many open holds")
+	// ErrInvalidHold means that an argument of a hold is outside the accepted range: its
+	// id, its TTL or the number of its actual costs.
+	ErrInvalidHold = errors.New("headgate: invalid hold")
 	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("headgate: store is closed")
 )

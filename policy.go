@@ -24,6 +24,8 @@ type Policy struct {
 	// The zero value means [FailClosed]. The other modes require a store in this
 	// process or a store wrapped by package fallback.
 	OnStoreError OnStoreError
+	// Holds are the settings for holds; see [Limiter.Hold].
+	Holds HoldSettings
 }
 
 // Maximum sizes of a policy.
@@ -63,6 +65,9 @@ func (p Policy) Validate() error {
 	if err := p.OnStoreError.Validate(); err != nil {
 		return err
 	}
+	if err := p.Holds.Validate(); err != nil {
+		return err
+	}
 	for i, l := range p.Limits {
 		if err := l.Validate(); err != nil {
 			return fmt.Errorf("limit %d of policy %q: %w", i+1, p.Name, err)
@@ -76,7 +81,7 @@ func (p Policy) Validate() error {
 func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
-		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError}
+		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError, Holds: p.Holds}
 	}
 	return rules
 }

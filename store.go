@@ -46,6 +46,8 @@ type Rule struct {
 	Algorithm Algorithm
 	// OnStoreError is the failure mode of the limit. The zero value means [FailClosed].
 	OnStoreError OnStoreError
+	// Holds are the settings for holds.
+	Holds HoldSettings
 }
 
 // Store keeps the state of keys and atomically applies the operations of an algorithm

@@ -1,0 +1,317 @@
+package headgate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+// The accepted range of the TTL of a hold, and the maximum length of its id in bytes.
+const (
+	MinHoldTTL   = time.Millisecond
+	MaxHoldTTL   = 7 * 24 * time.Hour
+	maxHoldIDLen = 128
+)
+
+// Hold is a charge that can be corrected when the actual cost is known. [Limiter.Hold]
+// and [HoldAll] open it. Its methods may be called concurrently.
+//
+// A commit with a lower cost has exactly the effect that the lower cost had been charged
+// at the beginning; a refund does not have it, because the bucket may have been full in
+// the meantime. A hold that is neither committed nor extended expires after its TTL, also
+// if its process has ended.
+type Hold struct {
+	checks   []Check
+	first    [1]Check // memory of checks if there is only one
+	id       HoldID
+	private  bool        // whether the id was generated here
+	done     atomic.Bool // whether a private hold was committed
+	decision Decision
+	replayed bool
+	expires  Instant
+}
+
+// HoldOptions are the settings of [HoldAll].
+type HoldOptions struct {
+	// ID identifies the hold: 1 to 128 bytes. If the reply to a request was lost, the
+	// same request with the same ID does not charge again. Empty means a random ID.
+	ID string
+	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
+	// should be longer than the work takes.
+	TTL time.Duration
+}
+
+// Hold spends amount units of key, like [Limiter.AllowN], and opens a hold that expires
+// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false. The
+// leaky bucket and stores without holds return [ErrUnsupported].
+func (l *Limiter) Hold(ctx context.Context, key string, amount int64, ttl time.Duration) (*Hold, error) {
+	return hold(ctx, StoreClock, &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
+}
+
+// HoldAt is like [Limiter.Hold] at the time now.
+func (l *Limiter) HoldAt(ctx context.Context, now time.Time, key string, amount int64, ttl time.Duration) (*Hold, error) {
+	return hold(ctx, InstantOf(now), &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
+}
+
+// HoldAll spends the cost of all checks, or of none, like [AllowAll], and opens one hold
+// for them.
+func HoldAll(ctx context.Context, opts *HoldOptions, checks ...Check) (*Hold, error) {
+	return hold(ctx, StoreClock, opts, checks)
+}
+
+// HoldAllAt is like [HoldAll] at the time now.
+func HoldAllAt(ctx context.Context, now time.Time, opts *HoldOptions, checks ...Check) (*Hold, error) {
+	return hold(ctx, InstantOf(now), opts, checks)
+}
+
+func hold(ctx context.Context, now Instant, opts *HoldOptions, checks []Check) (*Hold, error) {
+	id, err := opts.id()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkTTL(opts.TTL); err != nil {
+		return nil, err
+	}
+	h := &Hold{id: id, private: opts.ID == ""}
+	h.checks = append(h.first[:0], checks...)
+	result, at, err := h.apply(ctx, now, OpenHold, opts.TTL, nil)
+	if err != nil {
+		return nil, err
+	}
+	h.decision, h.replayed, h.expires = result.Decision, result.Replayed, at+Instant(opts.TTL.Microseconds())
+	return h, nil
+}
+
+// id returns the HoldID of the options' ID.
+func (o *HoldOptions) id() (id HoldID, err error) {
+	if o == nil {
+		return id, fmt.Errorf("%w: options are nil; a TTL is required", ErrInvalidHold)
+	}
+	if len(o.ID) > maxHoldIDLen {
+		return id, fmt.Errorf("%w: its id has %d bytes; must be 1 to %d", ErrInvalidHold, len(o.ID), maxHoldIDLen)
+	}
+	if o.ID == "" {
+		binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
+		binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
+		return id, nil
+	}
+	sum := sha256.Sum256([]byte(o.ID))
+	copy(id[:], sum[:])
+	return id, nil
+}
+
+func checkTTL(ttl time.Duration) error {
+	if ttl < MinHoldTTL || ttl > MaxHoldTTL {
+		return fmt.Errorf("%w: ttl is %v; must be 1ms to 168h (7 days)", ErrInvalidHold, ttl)
+	}
+	return nil
+}
+
+// apply executes verb for every limit of every check, and returns the combined result.
+// costs has the cost of each check; if it is nil, the costs are those of the checks.
+func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64) (HoldResult, Instant, error) {
+	if result, at, err, done := h.applyOne(ctx, now, verb, ttl, costs); done {
+		return result, at, err
+	}
+	ops, err := opsOf(now, withCosts(h.checks, costs))
+	if err != nil {
+		return HoldResult{}, 0, err
+	}
+	s, ok := h.checks[0].Limiter.store.(HoldStore)
+	if !ok {
+		return HoldResult{}, 0, fmt.Errorf("%w: the store has no holds", ErrUnsupported)
+	}
+	results := make([]HoldResult, len(ops))
+	at, err := s.ApplyHolds(ctx, now, verb, ttl, h.ops(ops), results)
+	if err != nil {
+		return HoldResult{}, 0, err
+	}
+	result, err := combineResults(results)
+	return result, at, err
+}
+
+// applyOne is apply for one check with one limit, if the store has a faster way for it.
+func (h *Hold) applyOne(
+	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64,
+) (result HoldResult, at Instant, err error, done bool) {
+	if len(h.checks) != 1 || h.checks[0].Limiter == nil {
+		return result, at, nil, false
+	}
+	c := &h.checks[0]
+	b, ok := c.Limiter.bound.(HoldBound)
+	if !ok {
+		return result, at, nil, false
+	}
+	op := HoldOp{Op: Op{Bound: b, Key: c.Key, Cost: c.Cost}, ID: h.id, Private: h.private}
+	if costs != nil {
+		op.Cost = costs[0]
+	}
+	if err = checkRequest(now, op.Cost); err == nil {
+		result, at, err = b.ApplyHold(ctx, now, verb, ttl, &op)
+	}
+	return result, at, err, true
+}
+
+func withCosts(checks []Check, costs []int64) []Check {
+	if costs == nil {
+		return checks
+	}
+	changed := append([]Check(nil), checks...)
+	for i := range changed {
+		changed[i].Cost = costs[i]
+	}
+	return changed
+}
+
+func (h *Hold) ops(ops []Op) []HoldOp {
+	out := make([]HoldOp, len(ops))
+	for i, op := range ops {
+		out[i] = HoldOp{Op: op, ID: h.id, Private: h.private}
+	}
+	return out
+}
+
+// combineResults merges the results of several limits. It returns an error only if every
+// result has one.
+func combineResults(results []HoldResult) (all HoldResult, err error) {
+	decisions := make([]Decision, len(results))
+	failed := 0
+	for i := range results {
+		r := &results[i]
+		decisions[i], all.Granted = r.Decision, r.Granted
+		all.Replayed = all.Replayed || r.Replayed
+		if r.Err != nil {
+			err, failed = r.Err, failed+1
+		}
+	}
+	if all.Decision = combine(decisions); failed < len(results) {
+		err = nil
+	}
+	return all, err
+}
+
+// ResumeHold returns a hold that was opened before, possibly by another process, with
+// the arguments that [Hold.ID] and [Hold.ExpiresAt] returned and the same checks. It
+// does no I/O. If the store has no such hold, the methods of the result return
+// [ErrUnknownHold] or [ErrExpiredHold].
+func ResumeHold(id HoldID, expires time.Time, checks ...Check) *Hold {
+	return &Hold{id: id, expires: InstantOf(expires), checks: append([]Check(nil), checks...)}
+}
+
+// ID returns the id of the hold.
+func (h *Hold) ID() HoldID { return h.id }
+
+// OK reports whether the units were spent and the hold is open.
+func (h *Hold) OK() bool { return h.decision.Allowed }
+
+// Decision returns the decision, as [AllowAll] does.
+func (h *Hold) Decision() Decision { return h.decision }
+
+// Replayed reports whether the hold had been opened before, by a request with the same
+// ID.
+func (h *Hold) Replayed() bool { return h.replayed }
+
+// ExpiresAt returns the deadline that the hold had when it was opened.
+func (h *Hold) ExpiresAt() time.Time { return h.expires.Time() }
+
+// Commit ends the hold with the actual cost of each check, in the order of the checks. It
+// returns the decision of a peek with cost 0. [HoldSettings.Over] defines what happens if
+// an actual cost is above the amount of the hold. Commit may be called again if its reply
+// was lost: only the first call has an effect. It returns [ErrExpiredHold] or
+// [ErrUnknownHold] if the hold is not open.
+func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
+	return h.commit(ctx, StoreClock, actual)
+}
+
+// CommitAt is like [Hold.Commit] at the time now.
+func (h *Hold) CommitAt(ctx context.Context, now time.Time, actual ...int64) (HoldResult, error) {
+	return h.commit(ctx, InstantOf(now), actual)
+}
+
+// Cancel ends the hold as if nothing had been charged: it is Commit with 0.
+func (h *Hold) Cancel(ctx context.Context) (HoldResult, error) {
+	return h.commit(ctx, StoreClock, make([]int64, len(h.checks)))
+}
+
+// CancelAt is like [Hold.Cancel] at the time now.
+func (h *Hold) CancelAt(ctx context.Context, now time.Time) (HoldResult, error) {
+	return h.commit(ctx, InstantOf(now), make([]int64, len(h.checks)))
+}
+
+func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (HoldResult, error) {
+	if len(actual) != len(h.checks) {
+		return HoldResult{}, fmt.Errorf("%w: %d actual costs for %d checks; must be one for each check", ErrInvalidHold, len(actual), len(h.checks))
+	}
+	if h.done.Load() {
+		d, err := applyAll(ctx, now, withCosts(h.checks, make([]int64, len(h.checks))), true)
+		return HoldResult{Decision: d, Replayed: true}, err
+	}
+	result, at, err := h.apply(ctx, now, CommitHold, 0, actual)
+	h.done.Store(err == nil && h.private)
+	return result, h.expiredError(at, err)
+}
+
+// Extend sets the deadline of the hold to the present time plus ttl. It returns
+// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open.
+func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (HoldResult, error) {
+	return h.extend(ctx, StoreClock, ttl)
+}
+
+// ExtendAt is like [Hold.Extend] at the time now.
+func (h *Hold) ExtendAt(ctx context.Context, now time.Time, ttl time.Duration) (HoldResult, error) {
+	return h.extend(ctx, InstantOf(now), ttl)
+}
+
+func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (HoldResult, error) {
+	if err := checkTTL(ttl); err != nil {
+		return HoldResult{}, err
+	}
+	result, at, err := h.apply(ctx, now, ExtendHold, ttl, nil)
+	return result, h.expiredError(at, err)
+}
+
+// expiredError returns err, or [ErrExpiredHold] if the hold is not known at an instant
+// after its first deadline.
+func (h *Hold) expiredError(at Instant, err error) error {
+	if errors.Is(err, ErrUnknownHold) && at >= h.expires {
+		return ErrExpiredHold
+	}
+	return err
+}
+
+// Debit spends n units of key, whether or not they are available: for a cost that is
+// known only afterwards, or as a penalty. The key may then be overspent: Remaining is 0,
+// and a denial has a correspondingly longer RetryAfter. The decision is that of a peek
+// with cost 0 after it.
+func (l *Limiter) Debit(ctx context.Context, key string, n int64) (Decision, error) {
+	_, d, err := l.adjust(ctx, StoreClock, Debit, key, n)
+	return d, err
+}
+
+// DebitAt is like [Limiter.Debit] at the time now.
+func (l *Limiter) DebitAt(ctx context.Context, now time.Time, key string, n int64) (Decision, error) {
+	_, d, err := l.adjust(ctx, InstantOf(now), Debit, key, n)
+	return d, err
+}
+
+// TakeUpTo spends n units of key or, if fewer remain, all that remain. It returns how
+// many it spent, and the decision of a peek with cost 0 after it.
+func (l *Limiter) TakeUpTo(ctx context.Context, key string, n int64) (granted int64, d Decision, err error) {
+	return l.adjust(ctx, StoreClock, TakeUpTo, key, n)
+}
+
+// TakeUpToAt is like [Limiter.TakeUpTo] at the time now.
+func (l *Limiter) TakeUpToAt(ctx context.Context, now time.Time, key string, n int64) (granted int64, d Decision, err error) {
+	return l.adjust(ctx, InstantOf(now), TakeUpTo, key, n)
+}
+
+func (l *Limiter) adjust(ctx context.Context, now Instant, verb HoldVerb, key string, n int64) (int64, Decision, error) {
+	h := Hold{checks: []Check{{l, key, n}}}
+	result, _, err := h.apply(ctx, now, verb, 0, nil)
+	return result.Granted, result.Decision, err
+}
