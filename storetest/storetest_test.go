@@ -67,6 +67,8 @@ const (
 	clockFrom1970          fault = "the store's clock is at the Unix epoch"
 	closedStoreDecides     fault = "a closed store decides"
 	closedWrongError       fault = "a closed store returns another error"
+	holdsRefund            fault = "a commit refunds the difference"
+	holdsLeak              fault = "a commit refunds nothing"
 )
 
 // caughtBy lists the checks that must fail for each fault. Others may fail, too.
@@ -126,6 +128,8 @@ var caughtBy = map[fault][]string{
 	clockFrom1970:          {"store clock"},
 	closedStoreDecides:     {"closed"},
 	closedWrongError:       {"closed", "closed under load"},
+	holdsRefund:            {"holds", "hold errors"},
+	holdsLeak:              {"holds", "atomic holds"},
 }
 
 func TestReferenceStorePasses(t *testing.T) {
@@ -194,8 +198,14 @@ func TestEveryCheckCatchesAFault(t *testing.T) {
 
 // runCheck runs one check on stores with a fault and returns its first failure.
 func runCheck(name string, f fault) error {
-	o, open := options(f)
+	o, openReference := options(f)
 	o = o.withDefaults()
+	open := func() headgate.Store {
+		if f == holdsRefund || f == holdsLeak {
+			return &naiveHolds{reference: openReference(), holds: make(map[headgate.HoldID]int64)}
+		}
+		return openReference()
+	}
 	for _, c := range checks() {
 		if c.name != name {
 			continue

@@ -59,7 +59,7 @@ func (b *intervalBucket) refund(t, n int64) {
 	b.advance(t) // the bucket may be full now
 }
 
-func (b *intervalBucket) remaining(int64) int64 { return b.tokens }
+func (b *intervalBucket) remaining(int64) int64 { return max(0, b.tokens) }
 
 func (b *intervalBucket) admittedAt(_, n int64) int64 { return b.refilledAt(n) }
 

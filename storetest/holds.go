@@ -1,0 +1,387 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/storetest/model"
+)
+
+func holdChecks() []check {
+	return []check{
+		{name: "holds", rule: "after a commit, decisions are as if the actual cost had been charged at the beginning", perAlgorithm: checkHolds},
+		{name: "atomic holds", rule: "holds and commits of one key are atomic: the actual costs, plus units left, equal the limit", perAlgorithm: checkAtomicHolds},
+		{name: "hold errors", rule: "a hold that cannot be opened or ended is a typed error, and nothing is charged", perAlgorithm: checkHoldErrors},
+	}
+}
+
+// checkHolds plays random traces of all operations, and compares every decision, and the
+// state of every key after each step, with the model.
+func checkHolds(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	share := ts.options.Decisions/4/len(ts.options.algorithms())/ts.options.Parallelism + 1
+	ts.parallel(ts.options.Parallelism, func(ts *tester) {
+		for compared := 0; compared < share; {
+			compared += ts.holdTrace(a)
+		}
+	})
+}
+
+// hasHolds reports whether the store has holds under the algorithm a. If it has not, an
+// attempt must return [headgate.ErrUnsupported].
+func (ts *tester) hasHolds(a headgate.Algorithm) bool {
+	if _, ok := ts.store.(headgate.HoldStore); ok && a.CanHold() {
+		return true
+	}
+	l := ts.limiter(a, "5/1h")
+	if _, err := l.HoldAt(background, start.Time(), "key", 1, time.Minute); !errors.Is(err, headgate.ErrUnsupported) {
+		ts.failf("%s: hold: got error %v want ErrUnsupported", describe(l), err)
+	}
+	return false
+}
+
+// holdPlayer plays a trace of operations with holds, on the store and on the model.
+type holdPlayer struct {
+	*tester
+	limit    headgate.Limit
+	settings headgate.HoldSettings
+	limiter  *headgate.Limiter
+	keys     [2]*model.Holds
+	holds    []*playedHold
+	at       int64
+	trace    string
+	last     headgate.Decision
+}
+
+// playedHold is a hold that was opened in the trace.
+type playedHold struct {
+	id       string
+	hold     *headgate.Hold
+	costs    []int64 // cost for each key; a hold with one cost is on the first key
+	deadline int64
+	ended    bool // whether it was committed
+	expired  bool
+}
+
+// holdTrace plays one random trace and returns its number of steps.
+func (ts *tester) holdTrace(a headgate.Algorithm) int {
+	p := &holdPlayer{tester: ts, limit: ts.holdLimit(a), at: int64(start) + ts.random.Int64N(1e12)}
+	p.settings = headgate.HoldSettings{OnExpiry: headgate.OnExpiry(ts.random.IntN(2)), Over: headgate.Over(ts.random.IntN(2))}
+	p.limiter = ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{p.limit}, Holds: p.settings})
+	for i := range p.keys {
+		p.keys[i] = model.NewHolds(a)
+		p.keys[i].Release = p.settings.OnExpiry == headgate.ReleaseExpired
+		p.keys[i].Clip = p.settings.Over == headgate.ClipExcess
+	}
+	p.last = headgate.Decision{Limit: p.limit.Capacity(), Remaining: p.limit.Capacity()}
+	steps := 5 + ts.random.IntN(40)
+	for range steps {
+		p.step()
+	}
+	return steps
+}
+
+// holdLimit returns a limit under which a state can represent the debits of a trace.
+func (ts *tester) holdLimit(a headgate.Algorithm) headgate.Limit {
+	for {
+		l := randomLimit(ts.random, a)
+		if l.Rate <= 1e6 && l.Capacity() <= 1e6 && l.Capacity()/l.Rate*l.Period.Microseconds() < 1e13 {
+			return l
+		}
+	}
+}
+
+var keyNames = [2]string{"first", "second"}
+
+func (p *holdPlayer) step() {
+	r := p.random
+	switch r.IntN(6) {
+	case 0:
+		p.at += p.last.RetryAfter.Microseconds()
+	case 1:
+		p.at += logUniform(r, 1+p.last.ResetAfter.Microseconds())
+	case 2:
+		p.at += logUniform(r, 2*p.limit.Period.Microseconds())
+	case 3:
+		p.at += p.untilDeadline()
+	}
+	for i := range p.keys {
+		for _, id := range p.keys[i].Begin(p.limit, p.at) {
+			p.byID(id).expired = true
+		}
+	}
+	key := r.IntN(8) / 7
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		p.open(key)
+	case 3, 4, 5:
+		p.commit()
+	case 6:
+		p.extend()
+	default:
+		p.plain(key)
+	}
+	for i, k := range p.keys {
+		got := p.peek(p.limiter, headgate.Instant(p.at), keyNames[i], 1)
+		p.must(got, nil, k.Key.Peek(p.limit, p.at, 1))
+		if i == 0 {
+			p.last = got
+		}
+	}
+}
+
+func (p *holdPlayer) now() time.Time { return headgate.Instant(p.at).Time() }
+
+func (p *holdPlayer) cost() int64 {
+	most := p.limit.Capacity()
+	switch p.random.IntN(4) {
+	case 0:
+		return min(p.last.Remaining, most)
+	case 1:
+		return p.random.Int64N(most + 2)
+	default:
+		return logUniform(p.random, most)
+	}
+}
+
+// untilDeadline returns the time until the deadline of a random hold, or 1 µs less.
+func (p *holdPlayer) untilDeadline() int64 {
+	if len(p.holds) == 0 {
+		return 0
+	}
+	return max(0, p.pick().deadline-p.at-p.random.Int64N(2))
+}
+
+func (p *holdPlayer) pick() *playedHold { return p.holds[p.random.IntN(len(p.holds))] }
+
+func (p *holdPlayer) byID(id string) *playedHold {
+	for _, h := range p.holds {
+		if h.id == id {
+			return h
+		}
+	}
+	panic("storetest: the model has a hold that was not opened")
+}
+
+func (p *holdPlayer) tracef(format string, args ...any) {
+	p.trace += fmt.Sprintf("\n%d ", p.at) + fmt.Sprintf(format, args...)
+}
+
+// must compares a decision of the store with that of the model.
+func (p *holdPlayer) must(got headgate.Decision, err error, want headgate.Decision) {
+	got.DeniedBy = nil
+	if err != nil || !equalDecisions(got, want) {
+		p.failf("%v %+v:%s\ngot %s, error %v\nwant %s", p.limit, p.settings, p.trace, formatDecision(got), err, formatDecision(want))
+	}
+}
+
+// plain executes an operation that is not one of a hold.
+func (p *holdPlayer) plain(key int) {
+	n, k := p.cost(), p.keys[key]
+	name := keyNames[key]
+	switch verb := p.random.IntN(16); {
+	case verb == 0:
+		p.tracef("reset %s", name)
+		want := k.Reset(p.limit, p.at)
+		for _, h := range p.holds {
+			h.forget(key)
+		}
+		got, err := p.limiter.ResetAt(background, p.now(), name)
+		p.must(got, err, want)
+	case verb < 3:
+		p.tracef("refund %s %d", name, n)
+		want := k.Refund(p.limit, p.at, n)
+		got, err := p.limiter.RefundAt(background, p.now(), name, n)
+		p.must(got, err, want)
+	case verb < 5:
+		p.tracef("take up to %s %d", name, n)
+		granted, want := k.TakeUpTo(p.limit, p.at, n)
+		gotGranted, got, err := p.limiter.TakeUpToAt(background, p.now(), name, n)
+		p.must(got, err, want)
+		if gotGranted != granted {
+			p.failf("%v:%s\ngot %d granted want %d", p.limit, p.trace, gotGranted, granted)
+		}
+	case verb < 7:
+		p.tracef("debit %s %d", name, n)
+		want := k.Debit(p.limit, p.at, n)
+		got, err := p.limiter.DebitAt(background, p.now(), name, n)
+		p.must(got, err, want)
+	default:
+		p.tracef("take %s %d", name, n)
+		want := k.Take(p.limit, p.at, n)
+		got, err := p.limiter.AllowAt(background, p.now(), name, n)
+		p.must(got, err, want)
+	}
+}
+
+// forget removes the hold from a key that was reset.
+func (h *playedHold) forget(key int) {
+	if key < len(h.costs) {
+		h.costs[key] = -1
+	}
+}
+
+// open opens a hold on the first key, or on both keys, or repeats the request of an
+// earlier hold.
+func (p *holdPlayer) open(keys int) {
+	h := &playedHold{id: fmt.Sprint("hold ", len(p.holds)), costs: []int64{p.cost()}}
+	if keys > 0 {
+		h.costs = append(h.costs, p.cost())
+	}
+	ttl := time.Duration(1000+logUniform(p.random, 4*p.limit.Period.Microseconds())) * time.Microsecond
+	ttl = min(ttl, headgate.MaxHoldTTL)
+	p.tracef("hold %s %v ttl %v", h.id, h.costs, ttl)
+	allowed := true
+	for i, n := range h.costs {
+		allowed = allowed && p.keys[i].Key.Peek(p.limit, p.at, n).Allowed
+	}
+	got, err := headgate.HoldAllAt(background, p.now(), &headgate.HoldOptions{ID: h.id, TTL: ttl}, p.checks(h.costs)...)
+	if err != nil || got.OK() != allowed || got.Replayed() {
+		p.failf("%v:%s\ngot hold %+v, error %v\nwant allowed %t", p.limit, p.trace, got, err, allowed)
+	}
+	if !allowed {
+		return
+	}
+	h.hold, h.deadline = got, p.at+ttl.Microseconds()
+	for i, n := range h.costs {
+		p.keys[i].Hold(p.limit, p.at, h.id, n, h.deadline)
+	}
+	p.holds = append(p.holds, h)
+}
+
+func (p *holdPlayer) checks(costs []int64) []headgate.Check {
+	checks := make([]headgate.Check, len(costs))
+	for i, n := range costs {
+		checks[i] = headgate.Check{Limiter: p.limiter, Key: keyNames[i], Cost: n}
+	}
+	return checks
+}
+
+// commit ends a random hold, or tries to end one that has already ended.
+func (p *holdPlayer) commit() {
+	if len(p.holds) == 0 {
+		return
+	}
+	h := p.pick()
+	actual := make([]int64, len(h.costs))
+	for i := range actual {
+		actual[i] = []int64{0, max(0, h.costs[i]), p.cost(), h.costs[i] / 2}[p.random.IntN(4)]
+	}
+	p.tracef("commit %s %v", h.id, actual)
+	_, err := h.hold.CommitAt(background, p.now(), actual...)
+	if p.mustFind(h, err, h.ended); h.ended {
+		return
+	}
+	for i := range h.costs {
+		if p.keys[i].IsOpen(h.id) {
+			p.keys[i].Commit(p.limit, p.at, h.id, actual[i])
+			h.ended = true
+		}
+	}
+}
+
+func (p *holdPlayer) extend() {
+	if len(p.holds) == 0 {
+		return
+	}
+	h := p.pick()
+	ttl := time.Duration(1000+logUniform(p.random, p.limit.Period.Microseconds())) * time.Microsecond
+	ttl = min(ttl, headgate.MaxHoldTTL)
+	p.tracef("extend %s %v", h.id, ttl)
+	_, err := h.hold.ExtendAt(background, p.now(), ttl)
+	p.mustFind(h, err, false)
+	for i := range h.costs {
+		if p.keys[i].IsOpen(h.id) {
+			h.deadline = p.at + ttl.Microseconds()
+			p.keys[i].Extend(h.id, h.deadline)
+		}
+	}
+}
+
+// mustFind fails if err is not that of an operation on the hold h. found is true if the
+// operation must succeed although the hold is not open.
+func (p *holdPlayer) mustFind(h *playedHold, err error, found bool) {
+	for i := range h.costs {
+		found = found || p.keys[i].IsOpen(h.id)
+	}
+	switch {
+	case h.ended && p.at >= h.deadline: // the record may be removed
+	case found && err == nil:
+	case !found && (errors.Is(err, headgate.ErrUnknownHold) || errors.Is(err, headgate.ErrExpiredHold)):
+	default:
+		p.failf("%v %+v:%s\ngot error %v; the hold is open: %t", p.limit, p.settings, p.trace, err, found)
+	}
+}
+
+// checkHoldErrors tests the errors of holds, and that they charge nothing.
+func checkHoldErrors(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	l := ts.limiterFor(headgate.Policy{
+		Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit("10/1h")}, Holds: headgate.HoldSettings{MaxOpen: 2},
+	})
+	open := func(id string, cost int64) (*headgate.Hold, error) {
+		return headgate.HoldAllAt(background, start.Time(), &headgate.HoldOptions{ID: id, TTL: time.Minute}, headgate.Check{Limiter: l, Key: "key", Cost: cost})
+	}
+	mustErr := func(err, want error, what string) {
+		if !errors.Is(err, want) {
+			ts.failf("%s: %s: got error %v want %v", describe(l), what, err, want)
+		}
+	}
+	first, err := open("first", 3)
+	ts.mustf(err, "%s: first hold", describe(l))
+	again, err := open("first", 3)
+	if ts.mustf(err, "%s: the same hold again", describe(l)); !again.Replayed() || !again.OK() {
+		ts.failf("%s: the same hold again: got %+v want replayed", describe(l), again)
+	}
+	_, err = open("first", 4)
+	mustErr(err, headgate.ErrHoldConflict, "another cost with the same id")
+	_, err = open("second", 1)
+	ts.mustf(err, "%s: second hold", describe(l))
+	_, err = open("third", 1)
+	mustErr(err, headgate.ErrTooManyHolds, "a third hold with a maximum of 2")
+	ts.mustRemain(l, start, "key", 6, "two holds of 3 and 1 are open")
+	_, err = first.CommitAt(background, start.Time(), 2)
+	ts.mustf(err, "%s: commit", describe(l))
+	_, err = first.CommitAt(background, start.Time(), 0)
+	ts.mustf(err, "%s: the same commit again", describe(l))
+	ts.mustRemain(l, start, "key", 7, "a hold of 3 was committed with 2, and its commit repeated")
+	late := start.Time().Add(time.Minute)
+	_, err = again.ExtendAt(background, late, time.Minute)
+	mustErr(err, headgate.ErrExpiredHold, "an extension at the deadline")
+	_, err = first.CommitAt(background, start.Time())
+	mustErr(err, headgate.ErrInvalidHold, "a commit without an actual cost")
+	_, err = l.HoldAt(background, start.Time(), "key", 1, headgate.MaxHoldTTL+1)
+	mustErr(err, headgate.ErrInvalidHold, "a TTL above the maximum")
+}
+
+// checkAtomicHolds lets 64 goroutines hold, commit and take units of one key at the same
+// fixed instant. Each of them spends 7 units in the end.
+func checkAtomicHolds(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	l := ts.limiter(a, "10000/1h")
+	for round := range max(1, ts.options.Rounds/10) {
+		key := fmt.Sprint("key ", round)
+		ts.concurrently(func(int) error {
+			for _, actual := range []int64{0, 3, 4} {
+				h, err := l.HoldAt(background, start.Time(), key, 5, time.Minute)
+				if err != nil {
+					return err
+				}
+				if _, err := h.CommitAt(background, start.Time(), actual); err != nil {
+					return err
+				}
+			}
+			_, err := l.AllowAt(background, start.Time(), key, 0)
+			return err
+		})
+		ts.mustRemain(l, start, key, 10_000-7*goroutines, "64 goroutines committed 7 units each")
+	}
+}
