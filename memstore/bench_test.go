@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/headgate/headgate"
@@ -44,3 +45,20 @@ func BenchmarkOneKey(b *testing.B)         { benchmarkKeys(b, 1, whole) }
 func BenchmarkOneKeyFraction(b *testing.B) { benchmarkKeys(b, 1, fraction) }
 func BenchmarkManyKeys(b *testing.B)       { benchmarkKeys(b, 100_000, whole) }
 func BenchmarkMillionKeys(b *testing.B)    { benchmarkKeys(b, 1_000_000, whole) }
+
+func BenchmarkHoldCommit(b *testing.B) {
+	l, err := headgate.New(memstore.New(nil), headgate.MustPolicy("1000000000/s"), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		h, err := l.Hold(b.Context(), "key", 5, time.Minute)
+		if err != nil || !h.OK() {
+			b.Fatal(h, err)
+		}
+		if _, err := h.Commit(b.Context(), 3); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -29,6 +29,9 @@ func (b *logBound) Apply(_ context.Context, now headgate.Instant, key string, v 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	k := sh.find(d, sh.copyForCall())
+	if b.store.holds.used.Load() {
+		k = b.expireHolds(sh, k, d, t, v)
+	}
 	switch v {
 	case headgate.Take:
 		answer, err := b.take(sh, k, d, t, cost)

@@ -142,6 +142,15 @@ func (r *logRegion) reserveBytes(sh *logShard, n, now int64) bool {
 	return false
 }
 
+// reserveFast is like reserveBytes, but drops nothing and needs no mutex.
+func (r *logRegion) reserveFast(n int64) bool {
+	if r.bytes.Add(n) <= r.budget {
+		return true
+	}
+	r.bytes.Add(-n)
+	return false
+}
+
 // sweepNext sweeps the next shard unless its mutex is locked. The caller holds the
 // mutex of another shard, so sweepNext must not wait.
 func (r *logRegion) sweepNext(now int64) {
@@ -297,8 +306,13 @@ func (r *logRegion) createOverflow(d digest, now int64) *keyLog {
 // adjusts the memory in use. The caller holds sh.mu. An overflow log never gets more than
 // firstEntries entries.
 func (r *logRegion) spend(sh *logShard, d digest, k *keyLog, step algo.LogStepper, t, n int64) {
+	r.spendUnits(sh, d, k, step, t, n, false)
+}
+
+// spendUnits is spend and, if force is true, also spends units that are not available.
+func (r *logRegion) spendUnits(sh *logShard, d digest, k *keyLog, step algo.LogStepper, t, n int64, force bool) {
 	if k.isSingle {
-		r.spendSingle(sh, d, k, step, t, n)
+		r.spendSingle(sh, d, k, step, t, n, force)
 		return
 	}
 	before := max(firstEntries, k.log.Cap())
@@ -311,17 +325,17 @@ func (r *logRegion) spend(sh *logShard, d digest, k *keyLog, step algo.LogSteppe
 			grown = 0
 		}
 	}
-	step.Take(&k.log, t, n, room)
+	addUnits(step, &k.log, t, n, room, force)
 	k.resetAt = step.ResetAt(&k.log)
 	r.bytes.Add(int64(max(firstEntries, k.log.Cap())-before)*logEntryBytes - grown)
 }
 
 // spendSingle is like spend, for a single. If the log needs a second entry and there is
 // room for it, k becomes an element of sh.keys.
-func (r *logRegion) spendSingle(sh *logShard, d digest, k *keyLog, step algo.LogStepper, t, n int64) {
+func (r *logRegion) spendSingle(sh *logShard, d digest, k *keyLog, step algo.LogStepper, t, n int64, force bool) {
 	second := k.log.Len() > 0 && step.ResetAt(&k.log) > t
 	room := !second || r.reserveBytes(sh, newLogBytes-singleBytes, t)
-	step.Take(&k.log, t, n, room)
+	addUnits(step, &k.log, t, n, room, force)
 	k.resetAt = step.ResetAt(&k.log)
 	if k.log.Len() > 1 {
 		r.promote(sh, d, k)
@@ -331,6 +345,14 @@ func (r *logRegion) spendSingle(sh *logShard, d digest, k *keyLog, step algo.Log
 		r.bytes.Add(singleBytes - newLogBytes)
 	}
 	r.save(sh, d, k)
+}
+
+func addUnits(step algo.LogStepper, log *algo.Log, t, n int64, room, force bool) {
+	if force {
+		step.Charge(log, t, n, room)
+	} else {
+		step.Take(log, t, n, room)
+	}
 }
 
 // promote turns k, a copy of the single with digest d, into an element of sh.keys. The

@@ -122,6 +122,7 @@ type Store struct {
 	overflow   region     // overflow buckets, shared by keys without a slot
 	overflowMu sync.Mutex // locked before the mutexes of several shards of overflow
 	logs       logRegion
+	holds      holdRegion
 	overflowed atomic.Uint64 // number of decisions made on an overflow bucket or log
 	closed     atomic.Bool
 }
@@ -153,6 +154,7 @@ func newStore(opts *Options, secret hashKey) *Store {
 	}
 	s.clock.init()
 	s.logs.init(n, logBytes)
+	s.holds.init(n)
 	return s
 }
 
@@ -178,6 +180,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		secret:   scope,
 		overflow: scope.derive("spare"),
 		deniedBy: []string{rule.Name},
+		holds:    rule.Holds,
 	}
 	if a.NewLog != nil {
 		step, err := a.NewLog(rule.Limit)
@@ -192,8 +195,9 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	}
 	booker, _ := step.(algo.Reserver)
 	phased, _ := step.(algo.Rephaser)
+	corrector, _ := step.(algo.Corrector)
 	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
-	return &slotBound{ruleState: common, step: step, reserver: booker, rephaser: phased, limit: limit}, nil
+	return &slotBound{ruleState: common, step: step, reserver: booker, rephaser: phased, corrector: corrector, canHold: a.Name.CanHold(), limit: limit}, nil
 }
 
 // ruleState is the part of a bound rule that all algorithms share.
@@ -202,6 +206,7 @@ type ruleState struct {
 	secret   hashKey // secret of the digests of keys
 	overflow hashKey // secret of the digests of overflow buckets
 	deniedBy []string
+	holds    headgate.HoldSettings
 }
 
 // overflowDigest returns the digest of the overflow bucket that belongs to the key with
@@ -232,6 +237,7 @@ func (s *Store) Close() error {
 type Stats struct {
 	Keys       int   // stored keys and overflow buckets, including expired ones
 	LogEntries int   // entries for which sliding logs have allocated memory
+	Holds      int   // holds that are open, or that have ended before their deadline
 	Bytes      int64 // memory allocated for state, in bytes
 	// Overflowed is the number of decisions, since the creation of the store, for keys
 	// that found no room and shared an overflow bucket.
@@ -253,6 +259,8 @@ func (s *Store) Stats() Stats {
 	logs := s.logs.stats()
 	st.Keys += logs.singles + logs.keys
 	st.LogEntries = logs.singles + logs.entries
-	st.Bytes += logs.bytes()
+	holds, bytes := s.holds.stats()
+	st.Holds = holds
+	st.Bytes += logs.bytes() + bytes
 	return st
 }

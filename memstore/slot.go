@@ -53,6 +53,13 @@ func pack(s algo.State, resetAt int64) words {
 	}
 }
 
+// heldWords are the words of a key with open holds, without lock bit and version. The TTL
+// is one that pack never returns. The state is in the [holdRegion].
+var heldWords = words{at: 3 << 9, rest: 0xf}
+
+// held reports whether the key has open holds, so that w does not contain its state.
+func (w words) held() bool { return w.rest&0xf == 0xf && w.at&(3<<9) == 3<<9 }
+
 // equals reports whether w, which was read from a slot, has the same state and TTL as
 // next, which is to be written.
 func (w words) equals(next words) bool { return w.withoutVersion() == next }

@@ -18,10 +18,12 @@ const (
 // slotBound is a bound rule whose state fits in a slot.
 type slotBound struct {
 	ruleState
-	step     algo.Stepper
-	reserver algo.Reserver // nil if the algorithm cannot reserve units in advance
-	rephaser algo.Rephaser // nil if keys can share a state of this algorithm without adjustments
-	limit    int64
+	step      algo.Stepper
+	reserver  algo.Reserver  // nil if the algorithm cannot reserve units in advance
+	rephaser  algo.Rephaser  // nil if keys can share a state of this algorithm without adjustments
+	corrector algo.Corrector // nil if charges of the algorithm cannot be corrected
+	canHold   bool           // whether the algorithm supports holds
+	limit     int64
 }
 
 // Apply executes the verb v with cost; see [headgate.Bound].
@@ -55,7 +57,7 @@ func (b *slotBound) takeFast(d digest, t, n int64) (next algo.State, ok, done bo
 		return next, false, false
 	}
 	seen, same := s.read(d)
-	if !same {
+	if !same || seen.held() {
 		return next, false, false
 	}
 	next, ok = b.step.Take(seen.state(), t, n)
@@ -100,6 +102,9 @@ func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool)
 		seen, ok := s.read(d)
 		if !ok {
 			return algo.Result{}, false
+		}
+		if seen.held() {
+			return b.applyHeld(d, r)
 		}
 		state := seen.state()
 		out := algo.Apply(b.step, state, r)

@@ -22,35 +22,41 @@ func (s *Store) ApplyAll(_ context.Context, now headgate.Instant, ops []headgate
 	}
 	for t := s.instant(now); ; {
 		x := transaction{store: s, t: t, peek: peek}
-		if err := x.bindOps(ops); err != nil {
+		if err := x.bindOps(len(ops), func(i int) headgate.Op { return ops[i] }); err != nil {
 			return err
 		}
-		if err := x.run(decisions); !errors.Is(err, errTableGrown) {
+		err := x.run(func() error {
+			if allowed := x.decide(decisions); allowed && !x.peek {
+				x.commit(decisions)
+			} else {
+				x.rollBack()
+			}
+			return nil
+		})
+		if !errors.Is(err, errRetry) {
 			return err
 		}
 	}
 }
 
-// errTableGrown is the error of an attempt for which a table was too small and has been
-// grown. ApplyAll then tries again.
-var errTableGrown = errors.New("memstore: table has grown")
+// errRetry is the error of an attempt for which a table was too small and has been grown,
+// or during which the first hold was opened. The transaction is then tried again.
+var errRetry = errors.New("memstore: transaction must be tried again")
 
-func (x *transaction) run(decisions []headgate.Decision) error {
+// run locks and loads all targets and calls body, which must release them by commit or
+// rollBack.
+func (x *transaction) run(body func() error) error {
 	x.lockShards()
 	defer x.unlockShards()
 	if err := x.loadAll(); err != nil {
 		x.rollBack()
 		if x.fullShard != nil && x.fullShard.grow(x.t) {
-			return errTableGrown
+			return errRetry
 		}
 		return err
 	}
-	if allowed := x.decide(decisions); allowed && !x.peek {
-		x.commit(decisions)
-	} else {
-		x.rollBack()
-	}
-	return nil
+	x.expireHolds()
+	return body()
 }
 
 // transaction is one attempt to execute an ApplyAll call. Debits of the same key share
@@ -66,6 +72,9 @@ type transaction struct {
 	fullShard          *shard // shard that has no slot for a key but can still grow; may be nil
 	overflowLocked     bool   // whether Store.overflowMu is held
 	overflowLogsLocked bool   // whether the mutex of the overflow logs is held
+	holdShards         []*holdShard
+	holdCall           bool // whether the call is one of ApplyHolds
+	holdsLocked        bool // whether the mutexes of the hold shards of all targets are held
 }
 
 // debit is one op of the call. Either rule or logRule is set.
@@ -74,6 +83,14 @@ type debit struct {
 	logRule *logBound
 	n       int64
 	target  *target
+}
+
+// settings returns the settings for holds of the debit's rule.
+func (c *debit) settings() headgate.HoldSettings {
+	if c.rule != nil {
+		return c.rule.holds
+	}
+	return c.logRule.holds
 }
 
 // withDeniedBy returns d, with DeniedBy set if d is a denial.
@@ -100,11 +117,17 @@ type target struct {
 	keyLog   *keyLog // nil if the key has no log
 	logShard *logShard
 	log      *algo.Log // log that determines the decisions
+
+	held    *heldKey // open holds of the key; nil if it has none
+	holds   *holdShard
+	account algo.Account // set by expireHolds
 }
 
-func (x *transaction) bindOps(ops []headgate.Op) error {
-	x.debits = make([]debit, len(ops))
-	for i, op := range ops {
+// bindOps creates a debit for each of n ops, and their targets.
+func (x *transaction) bindOps(n int, at func(i int) headgate.Op) error {
+	x.debits = make([]debit, n)
+	for i := range n {
+		op := at(i)
 		c := debit{n: op.Cost}
 		var d digest
 		var owner *Store
@@ -139,10 +162,12 @@ func (x *transaction) targetOf(d digest, g *slotBound) *target {
 func (x *transaction) lockShards() {
 	perShard := make(map[int]int, len(x.targets)) // index of a shard → number of its keys in this transaction
 	logs := make(map[int]bool)
+	x.holdsLocked = x.holdCall || x.store.holds.used.Load()
 	for _, t := range x.targets {
-		if t.rule == nil {
+		if t.rule == nil || x.holdCall {
 			logs[x.store.logs.index(t.d)] = true
-		} else {
+		}
+		if t.rule != nil {
 			perShard[x.store.keys.index(t.d)]++
 		}
 	}
@@ -158,6 +183,25 @@ func (x *transaction) lockShards() {
 		sh := &x.store.logs.shards[i]
 		sh.mu.Lock()
 		x.logShards = append(x.logShards, sh)
+	}
+	if x.holdsLocked {
+		x.lockHoldShards()
+	}
+}
+
+func (x *transaction) lockHoldShards() {
+	shards := make(map[int]bool)
+	for _, t := range x.targets {
+		t.holds = x.store.holds.shard(t.d)
+		shards[x.store.holds.index(t.d)] = true
+	}
+	for _, i := range sortedKeys(shards) {
+		sh := &x.store.holds.shards[i]
+		sh.mu.Lock()
+		x.holdShards = append(x.holdShards, sh)
+	}
+	for _, t := range x.targets {
+		t.held = t.holds.keys[t.d]
 	}
 }
 
@@ -175,6 +219,9 @@ func (x *transaction) unlockShards() {
 		sh.mu.Unlock()
 	}
 	for _, sh := range x.logShards {
+		sh.mu.Unlock()
+	}
+	for _, sh := range x.holdShards {
 		sh.mu.Unlock()
 	}
 	if x.overflowLocked {
@@ -232,9 +279,13 @@ func (x *transaction) commit(decisions []headgate.Decision) {
 				next = c.rule.rephase(next, x.t)
 			}
 			decisions[i] = c.rule.step.Answer(next, x.t, c.n, c.target.total, true)
-			c.target.release(next, c.rule)
+			c.target.observe(x.t, next, c.rule)
+			c.target.release(x.store, next, c.rule)
 		} else {
 			decisions[i] = c.logRule.step.Answer(c.target.log, x.t, c.n, true)
+			if c.target.held != nil {
+				x.store.saveLog(c.target)
+			}
 		}
 	}
 }
@@ -248,13 +299,16 @@ func (c *debit) stateIn(final map[*target]algo.State) algo.State {
 
 // release writes the state next to the target's slot and unlocks the slot. Only the
 // first call has an effect.
-func (t *target) release(next algo.State, g *slotBound) {
+func (t *target) release(s *Store, next algo.State, g *slotBound) {
 	if t.slot == nil {
 		return
 	}
 	w := g.pack(next)
-	if !t.isNew {
+	if !t.isNew && t.held == nil {
 		w = g.repack(t.seen, next)
+	}
+	if t.keepHeld(s, next, g) {
+		w = heldWords
 	}
 	t.slot.assign(t.slotKey, t.seen, w)
 	t.slot = nil
@@ -279,6 +333,14 @@ func (x *transaction) rollBack() {
 // releaseUnspent unlocks the target's slot without spending units. Except in a peek, it
 // may extend the TTL of the state: see repack.
 func (t *target) releaseUnspent(x *transaction) {
+	if t.held != nil && !x.peek {
+		t.release(x.store, t.state, t.rule)
+		return
+	}
+	if t.seen.held() {
+		t.slot.at.Store(t.seen.at)
+		return
+	}
 	if w := t.rule.repack(t.seen, t.state); !x.peek && !t.seen.equals(w) {
 		t.slot.unlock(t.seen, w)
 		return

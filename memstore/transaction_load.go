@@ -26,7 +26,12 @@ func (x *transaction) loadSlot(g *slotBound, t *target) error {
 	if s := sh.table.Load().find(t.d); s != nil {
 		t.slot = s
 		t.seen = s.lockWait(t.d)
-		t.state = t.seen.state()
+		if t.state = t.seen.state(); t.seen.held() {
+			if !x.holdsLocked {
+				return errRetry
+			}
+			t.state = t.held.account.State
+		}
 		return nil
 	}
 	t.state = x.overflowState(g, t)

@@ -1,0 +1,136 @@
+package memstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// ApplyHold executes verb on one key; see [headgate.HoldBound]. The usual cases need only
+// the mutex of the hold shard; all others are a transaction, as in [Store.ApplyHolds].
+func (b *slotBound) ApplyHold(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, op *headgate.HoldOp,
+) (headgate.HoldResult, headgate.Instant, error) {
+	t := b.store.instant(now)
+	if !b.store.closed.Load() && b.canHold {
+		d, deadline := b.secret.sum(op.Key), t+ttl.Microseconds()
+		switch verb {
+		case headgate.OpenHold:
+			if result, done := b.openFast(d, t, deadline, op); done {
+				return result, headgate.Instant(t), nil
+			}
+		case headgate.CommitHold:
+			if result, done := b.commitFast(d, t, op); done {
+				return result, headgate.Instant(t), nil
+			}
+		}
+	}
+	var results [1]headgate.HoldResult
+	at, err := b.store.ApplyHolds(ctx, headgate.Instant(t), verb, ttl, []headgate.HoldOp{*op}, results[:])
+	if err == nil {
+		err = results[0].Err
+	}
+	return results[0], at, err
+}
+
+// openFast opens a hold on a key that has a slot, if the units are available and there
+// is room, and if no hold of the key has expired or has the same id. If done is false,
+// nothing has changed.
+func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
+	sh := b.store.holds.shard(d)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	b.store.sweepSometimes(sh, t, d)
+	k := sh.keys[d]
+	if k == nil && !op.Private && sh.hasEnded(d, op.ID) || k != nil && !b.mayOpen(sh, k, d, op, t) {
+		return result, false
+	}
+	if k == nil {
+		if k = b.addHeld(sh, d, t, op); k == nil {
+			return result, false
+		}
+	} else if !b.takeHeld(k, t, b.amount(op)) {
+		return result, false
+	}
+	k.ledger.Open(&k.account, t, op.ID, b.amount(op), deadline)
+	result.Decision = b.step.Answer(k.account.State, t, 0, 0, true)
+	return result, true
+}
+
+// amount returns the number of units that a hold charges.
+func (b *slotBound) amount(op *headgate.HoldOp) int64 {
+	if b.holds.CapAmount {
+		return min(op.Cost, b.limit)
+	}
+	return op.Cost
+}
+
+// mayOpen reports whether the key may have another hold, and none of its holds has
+// expired or has the same id.
+func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.HoldOp, t int64) bool {
+	return len(k.ledger.Holds) < b.holds.Open() && !k.ledger.HasExpired(t) &&
+		(op.Private || k.ledger.Find(op.ID) < 0 && !sh.hasEnded(d, op.ID))
+}
+
+// takeHeld takes n units of a key with open holds, and reserves the memory of one more.
+func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
+	next, ok := b.step.Take(k.account.State, t, n)
+	if !ok || !b.store.logs.reserveFast(holdBytes) {
+		return false
+	}
+	k.account.Step, k.rule = b.corrector, b
+	k.ledger.Prepare(&k.account, t)
+	k.account.State = next
+	k.ledger.Observe(&k.account, t)
+	return true
+}
+
+// addHeld takes the units of the first open hold of a key from the key's slot, and marks
+// the slot. It returns nil if that fails.
+func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldOp) *heldKey {
+	slot := b.store.keys.shard(d).find(d)
+	if slot == nil {
+		return nil
+	}
+	seen, ok := slot.read(d)
+	if !ok || seen.held() {
+		return nil
+	}
+	next, ok := b.step.Take(seen.state(), t, b.amount(op))
+	if !ok || !slot.lock(seen) {
+		return nil
+	}
+	if !b.store.logs.reserveFast(heldKeyBytes + holdBytes) {
+		slot.at.Store(seen.at)
+		return nil
+	}
+	b.store.holds.used.Store(true)
+	k := sh.add(d)
+	k.account, k.rule = algo.StateAccount{Step: b.corrector, State: next}, b
+	slot.unlock(seen, heldWords)
+	return k
+}
+
+// commitFast ends an open hold of a key, if no hold of the key has expired. If done is
+// false, nothing has changed.
+func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
+	sh := b.store.holds.shard(d)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	k := sh.keys[d]
+	if k == nil || k.ledger.HasExpired(t) {
+		return result, false
+	}
+	i := k.ledger.Find(op.ID)
+	if i < 0 {
+		return result, false
+	}
+	k.account.Step, k.rule = b.corrector, b
+	sh.end(b.store, k, d, i, op.Private)
+	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
+	result.Decision = b.step.Answer(k.account.State, t, 0, 0, true)
+	b.store.settle(sh, d, k)
+	return result, true
+}

@@ -1,0 +1,324 @@
+package memstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// ApplyHolds executes verb on every op; see [headgate.HoldStore]. It is one transaction,
+// as in [Store.ApplyAll]. A hold needs a slot or a log of its own: if there is no room
+// for it, ApplyHolds returns [headgate.ErrStoreFull].
+func (s *Store) ApplyHolds(
+	_ context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	if s.closed.Load() {
+		return 0, headgate.ErrClosed
+	}
+	if len(results) != len(ops) {
+		return 0, fmt.Errorf("memstore: %w: %d results for %d ops", headgate.ErrInvalidPolicy, len(results), len(ops))
+	}
+	t := s.instant(now)
+	for {
+		x := holdTransaction{
+			transaction: transaction{store: s, t: t, holdCall: true},
+			verb:        verb, deadline: t + ttl.Microseconds(), ops: ops, results: results,
+		}
+		if err := x.bind(); err != nil {
+			return 0, err
+		}
+		if err := x.run(x.apply); !errors.Is(err, errRetry) {
+			return headgate.Instant(t), err
+		}
+	}
+}
+
+// holdTransaction is one attempt to execute an ApplyHolds call.
+type holdTransaction struct {
+	transaction
+	verb     headgate.HoldVerb
+	deadline int64 // deadline of a hold that is opened or extended
+	ops      []headgate.HoldOp
+	results  []headgate.HoldResult
+}
+
+func (x *holdTransaction) bind() error {
+	if err := x.bindOps(len(x.ops), func(i int) headgate.Op { return x.ops[i].Op }); err != nil {
+		return err
+	}
+	for i := range x.debits {
+		c := &x.debits[i]
+		if c.canHold(x.verb) {
+			if c.settings().CapAmount && x.verb == headgate.OpenHold {
+				c.n = min(c.n, x.ops[i].Bound.Limit())
+			}
+			continue
+		}
+		return fmt.Errorf("memstore: %w: a hold requires %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
+	}
+	return nil
+}
+
+// canHold reports whether the algorithm of the debit supports verb. A leaky bucket has
+// promised delays, so its charges cannot be corrected.
+func (c *debit) canHold(verb headgate.HoldVerb) bool {
+	switch {
+	case c.rule == nil:
+		return true
+	case verb == headgate.Debit || verb == headgate.TakeUpTo:
+		return c.rule.corrector != nil
+	}
+	return c.rule.corrector != nil && c.rule.canHold
+}
+
+func (x *holdTransaction) apply() error {
+	var err error
+	switch x.verb {
+	case headgate.OpenHold:
+		err = x.open()
+	case headgate.CommitHold, headgate.ExtendHold:
+		x.changeHolds()
+	case headgate.TakeUpTo:
+		x.takeUpTo()
+	default:
+		x.eachTarget(func(_ int, t *target, n int64) { t.change(x.t, func(a algo.Account) { a.Charge(x.t, n) }) })
+		x.answer(false)
+	}
+	if err != nil {
+		x.rollBack()
+		return err
+	}
+	x.releaseAll()
+	return nil
+}
+
+// eachTarget calls do once for each target, with the index of its first op and the sum of
+// the costs of its ops.
+func (x *holdTransaction) eachTarget(do func(i int, t *target, n int64)) {
+	for i := range x.debits {
+		t, sum, first := x.debits[i].target, int64(0), true
+		for j := range x.debits {
+			if x.debits[j].target == t {
+				first = first && j >= i
+				sum = addCosts(sum, x.debits[j].n)
+			}
+		}
+		if first {
+			do(i, t, sum)
+		}
+	}
+}
+
+// addCosts returns a + b, or a number above every limit if the sum is larger.
+func addCosts(a, b int64) int64 {
+	const most = 1<<53 - 1
+	return min(min(a, most)+min(b, most), most)
+}
+
+// change changes the account of the target at the instant at, and updates the open holds
+// of the key.
+func (t *target) change(at int64, do func(algo.Account)) {
+	if t.held != nil {
+		t.held.ledger.Prepare(t.account, at)
+	}
+	do(t.account)
+	if t.held != nil {
+		t.held.ledger.Observe(t.account, at)
+	}
+}
+
+// open opens a hold on every target, or on none.
+func (x *holdTransaction) open() error {
+	if replayed, err := x.replayed(); replayed || err != nil {
+		if err == nil {
+			x.answer(true)
+		}
+		return err
+	}
+	decisions := make([]headgate.Decision, len(x.ops))
+	if !x.decide(decisions) {
+		for i := range decisions {
+			x.results[i] = headgate.HoldResult{Decision: decisions[i]}
+		}
+		return nil
+	}
+	if err := x.reserveHolds(); err != nil {
+		return err
+	}
+	x.store.holds.used.Store(true)
+	x.eachTarget(func(i int, t *target, n int64) {
+		t.change(x.t, func(a algo.Account) { a.Take(x.t, n) })
+		if t.held == nil {
+			t.held = t.holds.add(t.d)
+			t.held.log = x.debits[i].logRule
+		}
+		t.held.ledger.Open(t.account, x.t, x.ops[i].ID, n, x.deadline)
+	})
+	x.answer(false)
+	return nil
+}
+
+// replayed reports whether the hold was opened before with the same units, or returns
+// [headgate.ErrHoldConflict] if it was opened with others.
+func (x *holdTransaction) replayed() (found bool, err error) {
+	x.eachTarget(func(i int, t *target, n int64) {
+		units, ok := t.unitsOf(x.ops[i].ID, x.t)
+		found = found || ok
+		if ok && units != n {
+			err = fmt.Errorf("memstore: %w: it was opened with %d units, not %d", headgate.ErrHoldConflict, units, n)
+		}
+		if !ok && t.held != nil && len(t.held.ledger.Holds) >= x.debits[i].settings().Open() && err == nil {
+			err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, len(t.held.ledger.Holds))
+		}
+	})
+	return found, err
+}
+
+// unitsOf returns the units of a hold that is open, or that has ended before its
+// deadline.
+func (t *target) unitsOf(id headgate.HoldID, at int64) (int64, bool) {
+	if t.held != nil {
+		if i := t.held.ledger.Find(id); i >= 0 {
+			return t.held.ledger.Holds[i].Units, true
+		}
+	}
+	record, ok := t.holds.replay(t.d, id, at)
+	return record.units, ok
+}
+
+// reserveHolds reserves the memory of one more hold for each target. It returns
+// [headgate.ErrStoreFull] if there is no room, or if a key shares an overflow bucket.
+func (x *holdTransaction) reserveHolds() (err error) {
+	logs, reserved := &x.store.logs, int64(0)
+	x.eachTarget(func(_ int, t *target, _ int64) {
+		x.store.sweepSometimes(t.holds, x.t, t.d)
+		n := int64(holdBytes)
+		if t.held == nil {
+			n += heldKeyBytes
+		}
+		switch {
+		case err != nil:
+		case t.slotKey != t.d, t.logShard == &logs.overflow, !logs.reserveBytes(logs.shard(t.d), n, x.t):
+			err = errNoRoomForHold()
+		default:
+			reserved += n
+		}
+	})
+	if err != nil {
+		logs.bytes.Add(-reserved)
+	}
+	return err
+}
+
+func errNoRoomForHold() error {
+	return fmt.Errorf("memstore: %w: no room for another hold; raise max_entries or max_bytes", headgate.ErrStoreFull)
+}
+
+// changeHolds commits or extends the hold of every target.
+func (x *holdTransaction) changeHolds() {
+	x.eachTarget(func(i int, t *target, n int64) {
+		var result headgate.HoldResult
+		id := x.ops[i].ID
+		index := -1
+		if t.held != nil {
+			index = t.held.ledger.Find(id)
+		}
+		switch {
+		case index >= 0 && x.verb == headgate.ExtendHold:
+			t.held.ledger.Extend(index, x.deadline)
+		case index >= 0:
+			t.holds.end(x.store, t.held, t.d, index, x.ops[i].Private)
+			t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)
+		default:
+			if _, ok := t.holds.replay(t.d, id, x.t); ok && x.verb == headgate.CommitHold {
+				result.Replayed = true
+			} else {
+				result.Err = headgate.ErrUnknownHold
+			}
+		}
+		for j := range x.debits {
+			if x.debits[j].target == t {
+				x.results[j] = result
+			}
+		}
+	})
+	for i := range x.results {
+		x.results[i].Decision = x.peekAfter(i)
+	}
+}
+
+// takeUpTo takes as many units as remain under every op, but at most the cost.
+func (x *holdTransaction) takeUpTo() {
+	granted := int64(1<<53 - 1)
+	for i := range x.debits {
+		c := &x.debits[i]
+		granted = min(granted, c.n, c.target.account.Remaining(x.t)/x.opsOf(c.target))
+	}
+	x.eachTarget(func(_ int, t *target, _ int64) {
+		t.change(x.t, func(a algo.Account) { a.Take(x.t, granted*x.opsOf(t)) })
+	})
+	x.answer(false)
+	for i := range x.results {
+		x.results[i].Granted = granted
+	}
+}
+
+// opsOf returns the number of ops of a target.
+func (x *holdTransaction) opsOf(t *target) (n int64) {
+	for i := range x.debits {
+		if x.debits[i].target == t {
+			n++
+		}
+	}
+	return n
+}
+
+// answer writes the result of every op: the decision of a peek with cost 0.
+func (x *holdTransaction) answer(replayed bool) {
+	for i := range x.results {
+		x.results[i] = headgate.HoldResult{Decision: x.peekAfter(i), Replayed: replayed}
+	}
+}
+
+// peekAfter returns the decision of a peek with cost 0 on the state after the
+// transaction.
+func (x *holdTransaction) peekAfter(i int) headgate.Decision {
+	c := &x.debits[i]
+	if c.rule != nil {
+		return c.rule.step.Answer(c.target.account.(*algo.StateAccount).State, x.t, 0, 0, true)
+	}
+	return c.logRule.step.Answer(c.target.log, x.t, 0, true)
+}
+
+// releaseAll stores the states of all targets and unlocks their slots.
+func (x *holdTransaction) releaseAll() {
+	for i := range x.debits {
+		c := &x.debits[i]
+		t := c.target
+		if c.rule == nil {
+			x.store.saveLog(t)
+			continue
+		}
+		if t.slot == nil {
+			continue
+		}
+		next := t.account.(*algo.StateAccount).State
+		if t.overflow && next != t.state {
+			next = c.rule.rephase(next, x.t)
+		}
+		switch {
+		case t.held == nil && next == t.state && t.isNew:
+			t.slot.assign(freeDigest, t.seen, words{})
+			t.slot = nil
+		case t.held == nil && next == t.state:
+			t.releaseUnspent(&x.transaction)
+			t.slot = nil
+		default:
+			t.release(x.store, next, c.rule)
+		}
+	}
+}

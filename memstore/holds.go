@@ -1,0 +1,242 @@
+package memstore
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+const (
+	maxHoldShards = 64
+	// holdBytes is the memory of a hold: 56 bytes while it is open, and its share of a
+	// map afterwards.
+	holdBytes = 64
+	// heldKeyBytes is the memory of a key with open holds in addition to its holds, with
+	// its share of the map.
+	heldKeyBytes = 192
+	// In one of sweepEvery calls that open a hold, up to sweepOnHold keys and ended holds
+	// are checked for expiry.
+	sweepEvery  = 16
+	sweepOnHold = 32
+)
+
+// holdRegion stores the open holds of all keys, and the holds that have ended before
+// their deadline. Its memory is charged to the budget of the sliding logs.
+//
+// A key with open holds is marked in its slot, and its state is stored here instead. All
+// other keys are not affected.
+type holdRegion struct {
+	shards []holdShard
+	used   atomic.Bool // true once a hold was opened
+}
+
+// holdShard is a part of the region. Its mutex is locked after the mutexes of shards of
+// slots and of logs.
+type holdShard struct {
+	mu    sync.Mutex
+	keys  map[digest]*heldKey
+	ended map[endedHold]endedRecord
+	// unused is a key that was removed, whose memory the next key uses; may be nil.
+	unused *heldKey
+	opened uint32 // number of calls of sweepSometimes
+}
+
+// heldKey is a key with open holds.
+type heldKey struct {
+	ledger  algo.Ledger
+	account algo.StateAccount // state of the key; not used for a sliding log
+	rule    *slotBound        // rule of the latest operation; nil for a sliding log
+	log     *logBound         // rule of the first hold on a sliding log; nil for other algorithms
+}
+
+// endedHold identifies a hold that was committed before its deadline, and endedRecord is
+// kept until then, so that a repeated request has no effect.
+type endedHold struct {
+	key digest
+	id  headgate.HoldID
+}
+
+type endedRecord struct{ units, deadline int64 }
+
+func (r *holdRegion) init(n int) {
+	count := 1
+	for count < maxHoldShards && n/count > 1024 {
+		count *= 2
+	}
+	r.shards = make([]holdShard, count)
+}
+
+func (r *holdRegion) shard(d digest) *holdShard { return &r.shards[r.index(d)] }
+
+func (r *holdRegion) index(d digest) int { return int(d.hi % uint64(len(r.shards))) }
+
+// add adds a key without holds. The caller holds sh.mu.
+func (sh *holdShard) add(d digest) *heldKey {
+	if sh.keys == nil {
+		sh.keys, sh.ended = make(map[digest]*heldKey), make(map[endedHold]endedRecord)
+	}
+	k := sh.unused
+	if sh.unused = nil; k == nil {
+		k = &heldKey{}
+	}
+	sh.keys[d] = k
+	return k
+}
+
+// replay returns the record of a hold that has ended, if its deadline is after t.
+func (sh *holdShard) replay(d digest, id headgate.HoldID, t int64) (endedRecord, bool) {
+	record, ok := sh.ended[endedHold{d, id}]
+	return record, ok && record.deadline > t
+}
+
+func (r *holdRegion) stats() (holds int, bytes int64) {
+	for i := range r.shards {
+		sh := &r.shards[i]
+		sh.mu.Lock()
+		for _, k := range sh.keys {
+			holds += len(k.ledger.Holds)
+		}
+		holds += len(sh.ended)
+		bytes += int64(len(sh.keys)) * heldKeyBytes
+		sh.mu.Unlock()
+	}
+	return holds, bytes + int64(holds)*holdBytes
+}
+
+// expire ends the holds of k that have expired by t. Their records are removed, so their
+// memory is free.
+func (s *Store) expire(k *heldKey, a algo.Account, t int64, settings headgate.HoldSettings) {
+	k.ledger.Expire(a, t, settings.OnExpiry == headgate.ReleaseExpired, func(algo.Hold) {
+		s.logs.bytes.Add(-holdBytes)
+	})
+}
+
+// applyHeld executes a request on a key with open holds. It returns false if the key has
+// none anymore.
+func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
+	sh := b.store.holds.shard(d)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	k := sh.keys[d]
+	if k == nil {
+		return algo.Result{}, false
+	}
+	if r.Verb == algo.Peek {
+		return b.peekHeld(k, r), true
+	}
+	k.rule = b
+	a := &k.account
+	a.Step = b.corrector
+	b.store.expire(k, a, r.T, b.holds)
+	out := algo.Apply(b.step, a.State, r)
+	switch {
+	case r.Verb == algo.Reset:
+		b.store.logs.bytes.Add(-int64(len(k.ledger.Holds)) * holdBytes)
+		k.ledger = algo.Ledger{}
+		a.State = out.Next
+	case out.Next != a.State:
+		k.ledger.Prepare(a, r.T)
+		a.State = out.Next
+		k.ledger.Observe(a, r.T)
+	}
+	b.store.settle(sh, d, k)
+	return out, true
+}
+
+// peekHeld is applyHeld for a peek, which changes nothing: a hold that has expired at the
+// instant of the peek may still be open for a later call with an earlier instant.
+func (b *slotBound) peekHeld(k *heldKey, r *algo.Request) algo.Result {
+	a := algo.StateAccount{Step: b.corrector, State: k.account.State}
+	if b.holds.OnExpiry == headgate.ReleaseExpired && k.ledger.HasExpired(r.T) {
+		ledger := k.ledger.Clone()
+		ledger.Expire(&a, r.T, true, func(algo.Hold) {})
+	}
+	return algo.Apply(b.step, a.State, r)
+}
+
+// settle moves the state of k, the key with digest d, back to its slot if k has no open
+// hold. If another goroutine is moving the slot, the state stays where it is until the
+// next call. The caller holds sh.mu.
+func (s *Store) settle(sh *holdShard, d digest, k *heldKey) {
+	if len(k.ledger.Holds) > 0 {
+		return
+	}
+	if k.rule != nil {
+		slot := s.keys.shard(d).find(d)
+		if slot == nil {
+			return
+		}
+		seen, ok := slot.read(d)
+		if !ok || !slot.lock(seen) {
+			return
+		}
+		slot.unlock(seen, k.rule.pack(k.account.State))
+	}
+	s.removeHeld(sh, d)
+}
+
+// removeHeld removes the key with digest d, which has no open holds.
+func (s *Store) removeHeld(sh *holdShard, d digest) {
+	k := sh.keys[d]
+	k.ledger.Holds = k.ledger.Holds[:0]
+	if k.rule, k.log = nil, nil; cap(k.ledger.Holds) < 16 {
+		sh.unused = k
+	}
+	delete(sh.keys, d)
+	s.logs.bytes.Add(-heldKeyBytes)
+}
+
+// hasEnded reports whether there is a record of the hold.
+func (sh *holdShard) hasEnded(d digest, id headgate.HoldID) bool {
+	_, ok := sh.ended[endedHold{d, id}]
+	return ok
+}
+
+// end records that hold i of k ends before its deadline. A private hold is not repeated,
+// so it needs no record.
+func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
+	if h := &k.ledger.Holds[i]; !private {
+		sh.ended[endedHold{d, h.ID}] = endedRecord{h.Units, h.Deadline}
+		return
+	}
+	s.logs.bytes.Add(-holdBytes)
+}
+
+// sweepSometimes calls sweepHolds in one of sweepEvery calls.
+func (s *Store) sweepSometimes(sh *holdShard, t int64, own digest) {
+	if sh.opened++; sh.opened%sweepEvery == 0 {
+		s.sweepHolds(sh, t, own)
+	}
+}
+
+// sweepHolds removes up to sweepOnHold keys and ended holds that have expired by t, in
+// the random order of the maps. It leaves out the key with digest own, which the caller
+// uses.
+func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
+	n := sweepOnHold
+	for d, k := range sh.keys {
+		if n--; n < 0 {
+			break
+		}
+		switch {
+		case d == own || !k.ledger.HasExpired(t):
+		case k.rule != nil:
+			s.expire(k, &k.account, t, k.rule.holds)
+			s.settle(sh, d, k)
+		default:
+			k.log.sweepHeld(sh, d, k, t)
+		}
+	}
+	n = sweepOnHold
+	for id, record := range sh.ended {
+		if n--; n < 0 {
+			break
+		}
+		if record.deadline <= t {
+			delete(sh.ended, id)
+			s.logs.bytes.Add(-holdBytes)
+		}
+	}
+}

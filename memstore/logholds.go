@@ -1,0 +1,69 @@
+package memstore
+
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// expireHolds ends the holds of a key that have expired at t, before an operation on k,
+// the key's log. k may be nil. It returns the log for the operation: for a peek, that is
+// a copy if a hold has expired, because a peek changes nothing. A reset removes all
+// holds. The caller holds sh.mu.
+func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v headgate.Verb) *keyLog {
+	holds := b.store.holds.shard(d)
+	holds.mu.Lock()
+	defer holds.mu.Unlock()
+	held := holds.keys[d]
+	switch {
+	case held == nil:
+	case v == headgate.Peek:
+		return b.expireCopy(held, k, t)
+	case v == headgate.Reset:
+		b.store.logs.bytes.Add(-int64(len(held.ledger.Holds)) * holdBytes)
+		b.store.removeHeld(holds, d)
+	default:
+		b.expireHeld(sh, holds, held, k, d, t)
+		if k != nil && k.isSingle && k.log.Len() == 0 {
+			return nil // save has dropped the single
+		}
+	}
+	return k
+}
+
+// expireHeld ends the holds that have expired at t. The caller holds both mutexes.
+func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64) {
+	a := algo.LogAccount{Step: b.step, Log: &sh.empty}
+	if k != nil {
+		a.Log = &k.log
+	}
+	b.store.expire(held, &a, t, b.holds)
+	if k != nil {
+		k.resetAt = b.step.ResetAt(&k.log)
+		b.store.logs.save(sh, d, k)
+	}
+	if len(held.ledger.Holds) == 0 {
+		b.store.removeHeld(holds, d)
+	}
+}
+
+// expireCopy returns k, or a copy of k after the holds that have expired at t were
+// released.
+func (b *logBound) expireCopy(held *heldKey, k *keyLog, t int64) *keyLog {
+	if k == nil || b.holds.OnExpiry != headgate.ReleaseExpired || !held.ledger.HasExpired(t) {
+		return k
+	}
+	copied, ledger := &keyLog{log: *k.log.Clone()}, held.ledger.Clone()
+	ledger.Expire(&algo.LogAccount{Step: b.step, Log: &copied.log}, t, true, func(algo.Hold) {})
+	return copied
+}
+
+// sweepHeld ends the holds of another key that have expired at t, unless another
+// goroutine uses the shard of the key's log. The caller holds the mutex of holds.
+func (b *logBound) sweepHeld(holds *holdShard, d digest, held *heldKey, t int64) {
+	sh := b.store.logs.shard(d)
+	if !sh.mu.TryLock() {
+		return
+	}
+	defer sh.mu.Unlock()
+	b.expireHeld(sh, holds, held, sh.find(d, new(keyLog)), d, t)
+}
