@@ -76,8 +76,8 @@ func openURL(t *testing.T, url string) *redisstore.Store {
 	return s
 }
 
-// requireNode takes a unit of a key, which recovers in an hour, and requires that its node is the primary that has
-// the key then.
+// requireNode takes a unit of a key, which recovers in an hour, and requires that its
+// node is the primary that has the key then.
 func requireNode(t *testing.T, name string, s *redisstore.Store, b headgate.Bound, cluster *testserver.RedisCluster, key string) {
 	t.Helper()
 	if _, err := b.Apply(t.Context(), headgate.StoreClock, key, headgate.Take, 1); err != nil {

@@ -42,6 +42,10 @@ func (d *decisionWriter) write(q *request, replays []*policyReplay, i int) error
 	d.line = d.line[:0]
 	for n, l := range replays {
 		d.line = appendDecision(d.line, q, d.key, &l.decisions[i])
+		if q.op != nil {
+			out, _ := l.outcomes.LoadAndDelete(i)
+			d.line = appendOperation(d.line, q.op, out.(outcome))
+		}
 		d.line = append(d.line, d.replays[n]...)
 	}
 	_, err := d.w.Write(d.line)

@@ -35,10 +35,14 @@ func ParseFormat(name string) (Format, error) {
 
 // record is one request of a log. It has 24 bytes.
 type record struct {
-	at, cost int64
-	key      uint32 // number of the key in a keyTable
-	line     uint32 // line number in the piece, for the order of requests with equal times
+	at   int64
+	cost int64  // withOperation if the text of the key begins with an operation
+	key  uint32 // number of the key in a keyTable
+	line uint32 // line number in the piece, for the order of requests with equal times
 }
+
+// withOperation is the cost of a record whose text is that of operation.withKey.
+const withOperation = -1
 
 // lineReader parses lines of any format. It must not be used concurrently.
 type lineReader struct {
@@ -78,14 +82,16 @@ func logFormat(line []byte) Format {
 
 // read parses a line and returns its time in µs since the epoch, its cost and its key.
 // If the line cannot be parsed, reason is why, else it is empty. The key is valid
-// until the next call.
+// until the next call. For an operation, the key is the text of operation.withKey.
 func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byte, reason string) {
 	if len(line) == 0 {
 		return 0, 0, nil, badEmpty
 	}
 	switch format {
 	case JSONLines:
-		reason = r.json.parse(line)
+		if reason = r.json.parse(line); reason == "" && r.json.op != nil {
+			return r.json.at, withOperation, r.json.op.withKey(r.json.key), ""
+		}
 		return r.json.at, r.json.cost, r.json.key, reason
 	case Combined, Common:
 		if reason = r.log.parse(line, &r.clock); reason != "" {
@@ -134,7 +140,8 @@ func (r *lineReader) readLine(p *piece, line []byte) {
 		var key []byte
 		rec.at, rec.cost, key, reason = r.read(p.format, line)
 		if reason == "" {
-			rec.key, rec.line = p.keys.intern(maphash.Bytes(hashSeed, key), key), uint32(number)
+			hash := maphash.Bytes(hashSeed, keyOf(key, rec.cost == withOperation))
+			rec.key, rec.line = p.keys.intern(hash, key), uint32(number)
 			p.add(rec)
 			return
 		}

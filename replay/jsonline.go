@@ -10,10 +10,11 @@ import (
 
 // jsonRecord is a request in a JSON line such as
 // {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2}. A missing cost means 1.
-// Unknown fields are ignored.
+// Unknown fields are ignored. A line may also be an [operation].
 type jsonRecord struct {
 	at, cost int64
 	key      []byte
+	op       *operation // nil for a take
 }
 
 // parse parses a line. If the line cannot be parsed, parse returns the reason, else an
@@ -58,6 +59,8 @@ func (r *jsonRecord) parsePlain(line []byte) bool {
 			hasKey = true
 		case "cost":
 			r.cost, ok = s.shortNumber()
+		case "op":
+			return false
 		default:
 			ok = s.plainValue()
 		}
@@ -92,7 +95,10 @@ func (r *jsonRecord) parseAny(line []byte) (reason string) {
 	if cost, given := fields["cost"]; given && !wholeNumber(cost, &r.cost) {
 		return badCost
 	}
-	return ""
+	if fields["op"] != nil {
+		r.op, reason = parseOperation(fields, r.cost)
+	}
+	return reason
 }
 
 func wholeNumber(raw json.RawMessage, to *int64) bool {

@@ -10,7 +10,18 @@ import (
 type request struct {
 	at, cost int64
 	key      string
-	hash     uint64 // hash of the key
+	hash     uint64     // hash of the key
+	op       *operation // nil for a take
+}
+
+// requestOf returns the request of a record with the given text.
+func requestOf(rec record, text string, hash uint64) request {
+	q := request{at: rec.at, cost: rec.cost, key: text, hash: hash}
+	if rec.cost == withOperation {
+		q.op, q.key = splitOperation(text)
+		q.cost = q.op.Cost
+	}
+	return q
 }
 
 // cursor reads requests that are stored in time order.
@@ -76,7 +87,7 @@ func (m *merger) next(batch []request) ([]request, error) {
 		top := m.active[0]
 		n := m.lead(top, cap(batch)-len(batch))
 		for _, rec := range top.records[:n] {
-			batch = append(batch, request{at: rec.at, cost: rec.cost, key: top.names[rec.key], hash: top.hashes[rec.key]})
+			batch = append(batch, requestOf(rec, top.names[rec.key], top.hashes[rec.key]))
 		}
 		top.records = top.records[n:]
 		if err := m.settle(top); err != nil {

@@ -3,6 +3,7 @@ package replay
 import (
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/headgate/headgate"
 )
@@ -14,6 +15,8 @@ type policyReplay struct {
 	limiter   *headgate.Limiter
 	decisions []headgate.Decision // the decision on each request of the current batch
 	turns     [][]int32           // batch indexes in lists, one key's all in one list; nil if InFlight is 1
+	holds     sync.Map            // the holds of the log, by holdName
+	outcomes  sync.Map            // the outcome of each operation of the current batch, by its index
 	err       error
 
 	admitted, denied, never int64

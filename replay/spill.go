@@ -82,6 +82,9 @@ func (s *spill) writeAll(w *bufio.Writer, m *merger) error {
 			return err
 		}
 		for _, q := range batch {
+			if q.op != nil {
+				q.cost, q.key = withOperation, string(q.op.withKey([]byte(q.key)))
+			}
 			head = binary.AppendUvarint(head[:0], uint64(q.at-last))
 			head = binary.AppendUvarint(head, uint64(q.cost))
 			head = binary.AppendUvarint(head, uint64(len(q.key)))
@@ -144,7 +147,7 @@ func (r *spilledRun) refill(c *cursor) error {
 		start := text.Len()
 		text.Write(r.key)
 		c.names = append(c.names, text.String()[start:])
-		c.hashes = append(c.hashes, maphash.Bytes(hashSeed, r.key))
+		c.hashes = append(c.hashes, maphash.Bytes(hashSeed, keyOf(r.key, rec.cost == withOperation)))
 		r.records = append(r.records, rec)
 	}
 	c.records = r.records

@@ -60,6 +60,9 @@ func (l *policyReplay) decideTurn(ctx context.Context, batch []request, turn []i
 // decideOne decides request i of the batch, at the time of the request.
 func (l *policyReplay) decideOne(ctx context.Context, batch []request, i int) (err error) {
 	q := &batch[i]
+	if q.op != nil {
+		return l.decideOperation(ctx, q, i)
+	}
 	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at).Time(), q.key, q.cost); err != nil {
 		return fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, err)
 	}

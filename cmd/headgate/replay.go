@@ -26,6 +26,11 @@ in Combined or Common Log Format, or are JSON lines such as
 {"ts_us":1747821903000000,"key":"203.0.113.9","cost":2} (cost is optional).
 They may be gzipped. Without a FILE, or with -, standard input is read.
 
+A JSON line may also be an operation with the field op: hold, commit, extend,
+cancel, debit, up_to, refund or reset. For example:
+{"ts_us":1,"key":"k","op":"hold","id":"a","cost":5,"ttl_us":60000000}
+{"ts_us":9,"key":"k","op":"commit","id":"a","actual":2}
+
 Write a limit as 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for
 leaky_bucket. With several --policy flags, a request is allowed only if every
 limit allows it; a denied request is charged to none of them. The algorithms
@@ -56,6 +61,7 @@ const replayExamples = `  headgate replay --policy '10/s burst 20' access.log.gz
 type replayFlags struct {
 	policies                                               []string
 	algorithm, key, store, format, memory, decisions, html string
+	over, onExpiry                                         string
 	json                                                   bool
 }
 
@@ -73,6 +79,8 @@ func replayCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "`limit`, repeatable: a request must be allowed by every limit, or none is charged")
 	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm, or all to compare all algorithms")
+	flags.StringVar(&f.over, "over", "owe", "excess of a commit over its hold: `owe` (may overspend the key) or clip")
+	flags.StringVar(&f.onExpiry, "on-expiry", "keep", "units of a hold that expires: `keep` (they stay spent) or release")
 	flags.StringVar(&f.key, "key", "ip", "key of a request: one or more of the `fields` ip, user, method and path, such as ip+path")
 	flags.StringVar(&f.store, "store", "memory://", "store `url`: memory://, redis://…, memcached://…")
 	flags.StringVar(&f.format, "format", "", "log `format`: combined, common or jsonl; if empty, it is detected")
@@ -171,7 +179,26 @@ func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 	if opts.Memory, err = parseSize(f.memory); err != nil {
 		return nil, nil, fmt.Errorf("--memory: %w", err)
 	}
-	return opts, replay.SideBySide(limits, algorithms...), nil
+	holds, err := parseHoldSettings(f.over, f.onExpiry)
+	if err != nil {
+		return nil, nil, err
+	}
+	policies := replay.SideBySide(limits, algorithms...)
+	for i := range policies {
+		policies[i].Holds = holds
+	}
+	return opts, policies, nil
+}
+
+// parseHoldSettings parses the values of --over and --on-expiry.
+func parseHoldSettings(over, onExpiry string) (s headgate.HoldSettings, err error) {
+	if s.Over, err = headgate.ParseOver(over); err != nil {
+		return s, fmt.Errorf("--over: %w", err)
+	}
+	if s.OnExpiry, err = headgate.ParseOnExpiry(onExpiry); err != nil {
+		return s, fmt.Errorf("--on-expiry: %w", err)
+	}
+	return s, nil
 }
 
 func parseLimits(texts []string) ([]headgate.Limit, error) {

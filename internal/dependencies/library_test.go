@@ -139,7 +139,7 @@ var libraryRules = map[string]packageRule{
 	"replay": {
 		why:   "it replays logs against stores that it is given, under the keys of the service",
 		code:  []string{".", "internal/key"},
-		tests: []string{"algo", "internal/leaktest", "memstore"},
+		tests: []string{"algo", "internal/leaktest", "memstore", "storetest/model"},
 	},
 	"storetest": {
 		why:   "the suite that every store must pass imports none of them; its tests build a reference store from algo",
