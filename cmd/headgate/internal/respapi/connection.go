@@ -167,7 +167,7 @@ func (w *worker) selectDatabase() {
 	case !ok:
 		w.fail(errNotAnInteger)
 	case n != 0:
-		w.fail("ERR DB index is out of range")
+		w.fail("ERR DB index is out of range: there is only database 0; select it in the settings of the client")
 	default:
 		w.ok()
 	}

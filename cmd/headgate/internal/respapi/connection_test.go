@@ -51,7 +51,7 @@ func TestConnectionCommands(t *testing.T) {
 		{"ECHO hi", "$2\r\nhi\r\n"},
 		{"ECHO", "-ERR wrong number of arguments for 'echo' command\r\n"},
 		{"SELECT 0", okReply},
-		{"SELECT 1", "-ERR DB index is out of range\r\n"},
+		{"SELECT 1", "-ERR DB index is out of range: there is only database 0; select it in the settings of the client\r\n"},
 		{"SELECT x", "-ERR value is not an integer or out of range\r\n"},
 		{"FOO bar", "-ERR unknown command 'FOO'" + notRedis},
 		{"GET k", "-ERR unknown command 'GET'" + notRedis},
