@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,8 @@ import (
 )
 
 const proxyGuide = "../../docs/guides/proxies"
+
+var traefik = flag.String("traefik", "", "also run the transcript for Traefik, with this binary")
 
 var (
 	pageHeading     = regexp.MustCompile(`(?m)^#{2,3} `)
@@ -45,8 +48,8 @@ func proxyTranscripts(t *testing.T) (all []transcript) {
 			all = append(all, transcript{heading, text})
 		}
 	}
-	if len(all) < 4 {
-		t.Fatalf("%d sections have transcripts, want the start and one for each proxy", len(all))
+	if len(all) != 5 {
+		t.Fatalf("%d sections have transcripts, want 5: the start and one for each of four proxies", len(all))
 	}
 	return all
 }
@@ -57,6 +60,9 @@ func TestProxyTranscripts(t *testing.T) {
 	t.Parallel()
 	all := proxyTranscripts(t)
 	for _, proxy := range all[1:] {
+		if proxy.heading == "Traefik" && *traefik == "" {
+			continue // make test-long builds it
+		}
 		t.Run(proxy.heading, func(t *testing.T) {
 			t.Parallel()
 			s := newShell(t)
@@ -78,11 +84,12 @@ type shell struct {
 	out        *bufio.Reader
 }
 
-// shellCommands are programs that the transcripts use: sudo, and nginx with the paths of
-// the test.
+// shellCommands are programs that the transcripts use: sudo, nginx with the paths of the
+// test, and Traefik.
 var shellCommands = map[string]string{
-	"sudo":  "exec \"$@\"",
-	"nginx": "exec /usr/sbin/nginx -p ROOT -c /etc/nginx/nginx.conf -e /var/log/nginx/error.log \"$@\"",
+	"sudo":    "exec \"$@\"",
+	"nginx":   "exec /usr/sbin/nginx -p ROOT -c /etc/nginx/nginx.conf -e /var/log/nginx/error.log \"$@\"",
+	"traefik": "exec TRAEFIK \"$@\"",
 }
 
 // debianNginx is the nginx.conf of the test. As in Debian's, it includes conf.d.
@@ -107,12 +114,12 @@ func newShell(t *testing.T) *shell {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	own, guide := []string{"ROOT", root, "50ms", "5s", "100ms", "5s"}, []string{root, ""}
-	for _, port := range []string{"8000", "8080", "9000"} {
+	own, guide := []string{"ROOT", root, "TRAEFIK", *traefik, "50ms", "5s", "100ms", "5s"}, []string{root, ""}
+	for _, port := range []string{"8000", "8001", "8080", "9000"} {
 		_, free, _ := net.SplitHostPort(testserver.FreeAddr(t))
 		own, guide = append(own, port, free), append(guide, free, port)
 	}
-	for _, folder := range []string{"/etc/nginx/conf.d", "/etc/haproxy", "/var/log/nginx", "/bin", "/guide"} {
+	for _, folder := range []string{"/etc/nginx/conf.d", "/etc/haproxy", "/etc/traefik", "/var/log/nginx", "/bin", "/guide"} {
 		if err := os.MkdirAll(root+folder, 0o700); err != nil {
 			t.Fatal(err)
 		}

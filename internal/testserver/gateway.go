@@ -84,6 +84,20 @@ func CaddyWithoutAdmin(caddyfile string) string {
 	return before + "\n{\n\tadmin off\n" + options
 }
 
+// Traefik starts Traefik, whose binary is given because Debian has no package of it, with
+// a static configuration and the files that it names. It waits until Traefik listens on
+// addr. It ends with the test.
+func Traefik(t testing.TB, addr, binary, static string, files map[string]string) *Gateway {
+	t.Helper()
+	g := &Gateway{newProcess(t, binary, "traefik, which is not in Debian"), addr}
+	for name, text := range files {
+		g.write(t, name, text)
+	}
+	g.write(t, "traefik.yaml", static)
+	g.process.args = []string{"--configFile=traefik.yaml"}
+	return g.run(t)
+}
+
 func (g *Gateway) write(t testing.TB, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(g.process.path(name), []byte(text), 0o600); err != nil {

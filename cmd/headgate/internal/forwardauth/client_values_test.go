@@ -196,6 +196,9 @@ func (c *chain) sendPolitely() error {
 // TestMutatedProxyRequests: as TestProxyClientInput, with mutated requests.
 func TestMutatedProxyRequests(t *testing.T) {
 	files := []string{"nginx-open.conf", "haproxy-open.cfg", "Caddyfile-open", "nginx-closed.conf", "haproxy-closed.cfg", "Caddyfile-closed"}
+	if *traefik != "" {
+		files = append(files, "traefik-open.yaml", "traefik-closed.yaml")
+	}
 	for _, file := range files {
 		t.Run(file, func(t *testing.T) {
 			c := chainTo(t, file, read(t, file), newGuard(t), 20*time.Second)

@@ -485,8 +485,8 @@ func TestQueueOutlastsWriteTimeout(t *testing.T) {
 	}
 }
 
-// A request of Traefik, according to its source: it is not packaged by Debian, so it
-// cannot run here.
+// A request as Traefik sends it. make test-long also tests Traefik itself, which Debian
+// does not package.
 func TestTraefik(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(t, proxied)
@@ -502,11 +502,6 @@ func TestTraefik(t *testing.T) {
 			t.Errorf("login %d: got %d want %d", i+1, r.StatusCode, want)
 		} else if i == 3 && r.StatusCode != 429 {
 			t.Errorf("login 4: got %d want 429", r.StatusCode)
-		}
-	}
-	for _, want := range []string{"http://127.0.0.1:8080" + forwardauth.Path, "http://127.0.0.1:9000", "trustForwardHeader: false"} {
-		if !strings.Contains(read(t, "traefik.yaml"), want) {
-			t.Errorf("traefik.yaml does not hold %s", want)
 		}
 	}
 }

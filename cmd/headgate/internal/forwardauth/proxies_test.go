@@ -2,6 +2,7 @@ package forwardauth_test
 
 import (
 	"bufio"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,8 @@ import (
 )
 
 const folder = "../../../../docs/guides/proxies"
+
+var traefik = flag.String("traefik", "", "also test the files for Traefik, with this binary")
 
 func read(t testing.TB, name string) string {
 	t.Helper()
@@ -71,6 +74,14 @@ func start(t *testing.T, file, text, headgate, application string, timeout time.
 	t.Helper()
 	addr := testserver.FreeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
+	name, _, _ := strings.Cut(file, "-")
+	const between = "\n# the next file\n"
+	switch name {
+	case "traefik":
+		text += between + read(t, "traefik.yaml")
+	case "haproxy":
+		text += between + read(t, "haproxy.lua")
+	}
 	for _, replaced := range [][2]string{
 		{":8000", ":" + port},
 		{"127.0.0.1:8080", headgate},
@@ -83,19 +94,51 @@ func start(t *testing.T, file, text, headgate, application string, timeout time.
 		}
 		text = strings.ReplaceAll(text, replaced[0], replaced[1])
 	}
-	// Abstract sockets are shared by the whole machine.
-	own := strings.NewReplacer("abns@headgate", "abns@headgate"+port, "/etc/haproxy/", "", "/var/log/nginx/access.log", "/dev/stderr")
-	switch name, _, _ := strings.Cut(file, "-"); name {
+	text, second, _ := strings.Cut(strings.NewReplacer(
+		"abns@headgate", "abns@headgate"+port, // shared by the whole machine
+		"127.0.0.1:8001", testserver.FreeAddr(t),
+		"/etc/haproxy/", "", "/etc/traefik/", "", "/var/log/nginx/access.log", "/dev/stderr",
+	).Replace(text), between)
+	switch name {
 	case "nginx":
-		return testserver.Nginx(t, addr, own.Replace(text))
+		return testserver.Nginx(t, addr, text)
 	case "Caddyfile":
 		return testserver.Caddy(t, addr, text)
+	case "traefik":
+		g := testserver.Traefik(t, addr, *traefik, second, map[string]string{"dynamic.yaml": text})
+		awaitRoutes(t, addr)
+		return g
 	}
-	return testserver.HAProxy(t, addr, own.Replace(text), map[string]string{"haproxy.lua": own.Replace(read(t, "haproxy.lua"))})
+	return testserver.HAProxy(t, addr, text, map[string]string{"haproxy.lua": second})
+}
+
+// awaitRoutes waits until Traefik has loaded its routes, which it does while it listens
+// already. It sends a request that is too long for Headgate, so the application is not
+// called.
+func awaitRoutes(t *testing.T, addr string) {
+	t.Helper()
+	for late := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/"+strings.Repeat("a", 9<<10), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusRequestURITooLong {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("Traefik does not forward requests to Headgate: got %d want 414", resp.StatusCode)
+		}
+	}
 }
 
 // chain is a proxy in front of an application, and the Headgate that the proxy asks.
 type chain struct {
+	file       string // of the proxy
 	proxy      *testserver.Gateway
 	wire       *testserver.FaultProxy // between the proxy and Headgate
 	closeStore func() error           // makes the store unavailable
@@ -121,7 +164,7 @@ func chainOf(t *testing.T, file, text string) *chain {
 // chainTo returns a chain whose proxy waits for h for the given time.
 func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Duration) *chain {
 	t.Helper()
-	c := &chain{}
+	c := &chain{file: file}
 	mux := http.NewServeMux()
 	mux.Handle(forwardauth.Path, h)
 	service := httptest.NewUnstartedServer(mux)
@@ -231,10 +274,13 @@ func (r reply) fields(t *testing.T, what string, want map[string]string) {
 func each(t *testing.T, run func(t *testing.T, file string, want map[string]int)) {
 	t.Parallel()
 	files := expectations(t)
-	if len(files) != 6 {
-		t.Fatalf("README.md lists %d files, want 6", len(files))
+	if len(files) != 8 {
+		t.Fatalf("README.md lists %d files, want 8", len(files))
 	}
 	for file, want := range files {
+		if strings.HasPrefix(file, "traefik") && *traefik == "" {
+			continue // make test-long builds it
+		}
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			run(t, file, want)
@@ -255,9 +301,13 @@ func TestProxyResponses(t *testing.T) {
 		for left := 2; left >= 0; left-- {
 			r = user.do("POST", "/login", "name=a")
 			r.expect(t, "a login", want["allowed"])
-			r.fields(t, "a login", map[string]string{
+			fields := map[string]string{
 				"RateLimit": `"login";r=` + strconv.Itoa(left) + `;t=86400`, "RateLimit-Policy": `"login";q=3;w=86400`, "Retry-After": "",
-			})
+			}
+			if strings.HasPrefix(file, "traefik") { // sends no field of the check with an allowed request
+				fields = map[string]string{"RateLimit": "", "RateLimit-Policy": "", "Retry-After": ""}
+			}
+			r.fields(t, "a login", fields)
 			if r.body != "POST /login name=a" {
 				t.Errorf("the application was asked %q", r.body)
 			}

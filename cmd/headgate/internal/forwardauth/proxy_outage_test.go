@@ -20,9 +20,12 @@ func (c *chain) checkUndecided(t *testing.T, r reply, event string, status int) 
 		return
 	}
 	r.fields(t, event, map[string]string{
-		"Retry-After": "1", "Cache-Control": "no-store", "Content-Type": "application/problem+json",
-		"RateLimit": "", "RateLimit-Policy": "", "X-Application": "",
+		"Retry-After": "1", "Cache-Control": "no-store", "RateLimit": "", "RateLimit-Policy": "", "X-Application": "",
 	})
+	if strings.HasPrefix(c.file, "traefik") && r.body == "" {
+		return // Traefik has no bodies of its own
+	}
+	r.fields(t, event, map[string]string{"Content-Type": "application/problem+json"})
 	for _, want := range []string{`{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"`, `"status":503`} {
 		if !strings.Contains(r.body, want) {
 			t.Errorf("%s: the body %q does not contain %s", event, r.body, want)
