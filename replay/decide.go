@@ -25,21 +25,49 @@ type decider struct {
 	series   *series
 	writer   *decisionWriter // nil if no decisions are written
 	requests int64           // the number of requests that the first phase found
+	before   int64           // the number of requests that an earlier decider decided
 	progress func(decided int64)
+	watched  watched
 }
 
-func newDecider(g *gatherer, replays []*policyReplay) (*decider, error) {
+// watched are keys whose denials by one policy are counted over time. The zero value
+// has no keys.
+type watched struct {
+	policy int
+	series map[string][]int64 // by key, the number of denials in each interval
+}
+
+// watch counts the denials of keys by a policy over time, in their field Series.
+func (d *decider) watch(policy int, keys []WorstKey) {
+	d.watched = watched{policy, make(map[string][]int64, len(keys))}
+	for i := range keys {
+		keys[i].Series = make([]int64, len(d.series.requests))
+		d.watched.series[keys[i].Key] = keys[i].Series
+	}
+}
+
+// deny counts a denial of a key by a policy in an interval.
+func (w *watched) deny(policy int, key string, interval int64) {
+	if w.series == nil || policy != w.policy {
+		return
+	}
+	if series := w.series[key]; series != nil {
+		series[interval]++
+	}
+}
+
+func newDecider(g *gatherer, replays []*policyReplay, o *Options) (*decider, error) {
 	from, err := g.merger()
 	if err != nil {
 		return nil, err
 	}
 	d := &decider{
-		replays: replays, batch: g.opts.batch(), exact: exactReplay(replays), from: from, requests: g.requests,
+		replays: replays, batch: o.batch(), exact: exactReplay(replays), from: from, requests: g.requests,
 		tally: newTally(len(replays), g.free()), series: newSeries(g.first, g.last, len(replays)),
-		progress: func(decided int64) { g.opts.Progress(Progress{Bytes: g.bytes, Requests: g.requests, Decided: decided}) },
+		progress: func(decided int64) { o.Progress(Progress{Bytes: g.bytes, Requests: g.requests, Decided: decided}) },
 	}
-	if g.opts.Decisions != nil {
-		d.writer = newDecisionWriter(g.opts.Decisions, replays)
+	if o.Decisions != nil {
+		d.writer = newDecisionWriter(o.Decisions, replays)
 	}
 	return d, nil
 }
@@ -70,7 +98,7 @@ func (d *decider) decideAll(ctx context.Context) error {
 			return err
 		}
 		decided += int64(len(batch))
-		d.progress(decided)
+		d.progress(d.before + decided)
 	}
 	if decided != d.requests {
 		return fmt.Errorf("replay: the temporary file was changed: only %d of %d requests could be read back", decided, d.requests)
@@ -113,7 +141,10 @@ func (d *decider) decideEach(ctx context.Context, batch []request) {
 	}
 	var all sync.WaitGroup
 	for _, l := range d.replays {
-		all.Go(func() { l.decide(ctx, batch) })
+		all.Go(func() {
+			l.decide(ctx, batch)
+			l.measure(ctx, batch)
+		})
 	}
 	all.Wait()
 }
@@ -127,6 +158,7 @@ func (d *decider) count(q *request, i int) {
 		if l.count(i) {
 			d.series.deny(index)
 			d.tally.deny(n, index)
+			d.watched.deny(index, q.key, d.series.at)
 		}
 		if d.exact != nil && l.decisions[i].Allowed != d.exact.decisions[i].Allowed {
 			l.differs++

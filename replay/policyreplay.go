@@ -13,6 +13,7 @@ type policyReplay struct {
 	policy    headgate.Policy
 	store     headgate.Store
 	limiter   *headgate.Limiter
+	meters    []*meter            // one for each limit; none if nothing is measured
 	decisions []headgate.Decision // the decision on each request of the current batch
 	turns     [][]int32           // batch indexes in lists, one key's all in one list; nil if InFlight is 1
 	holds     sync.Map            // the holds of the log, by holdName
@@ -35,7 +36,7 @@ func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error)
 		l.turns = make([][]int32, o.InFlight)
 	}
 	if l.limiter, err = headgate.New(store, policy, nil); err != nil {
-		_ = store.Close() // ignored: an unused store has nothing to lose
+		_ = closeAll([]*policyReplay{l}) // ignored: an unused store has nothing to lose
 		return nil, err
 	}
 	for _, limit := range policy.Limits {
@@ -70,11 +71,16 @@ func (l *policyReplay) count(i int) (denied bool) {
 func newPolicyReplays(policies []headgate.Policy, open func() (headgate.Store, error), o *Options) (replays []*policyReplay, err error) {
 	for _, policy := range policies {
 		l, err := newPolicyReplay(policy, open, o)
+		if err == nil {
+			replays = append(replays, l)
+			if len(policies) > 1 {
+				l.meters, err = newMeters(policy, o.Scratch)
+			}
+		}
 		if err != nil {
 			_ = closeAll(replays) // ignored: no decision was made
 			return nil, err
 		}
-		replays = append(replays, l)
 	}
 	return replays, nil
 }
@@ -83,6 +89,9 @@ func closeAll(replays []*policyReplay) error {
 	var errs []error
 	for _, l := range replays {
 		errs = append(errs, l.store.Close())
+		for _, m := range l.meters {
+			errs = append(errs, m.store.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

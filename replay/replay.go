@@ -50,8 +50,18 @@ type Options struct {
 	// keys by the latest time of all keys, so it requires 1.
 	InFlight int
 	// StoreStats returns the statistics of a store for the report. It is called for
-	// each store at the end of the replay. nil means that the report has none.
+	// each store at the end of the replay. nil or a zero result means that the report
+	// has none.
 	StoreStats func(headgate.Store) StoreStats
+	// Scratch opens an empty store in memory for what the report measures in addition
+	// to the policies; see [LimitReport].MostInPeriod and Curve. nil means that nothing
+	// is measured. With several policies, it is called once for each limit of each
+	// policy whose algorithm does not queue.
+	Scratch func() (headgate.Store, error)
+	// Curve adds a [Curve] of scaled limits to the report: of the recommended algorithm,
+	// or else of the first policy. It requires Scratch. The requests are decided once
+	// more, under up to twelve policies with a store from Scratch each.
+	Curve bool
 	// Progress is called repeatedly, on the goroutine of [Run]. nil means no calls.
 	Progress func(Progress)
 }
@@ -60,7 +70,9 @@ type Options struct {
 type Progress struct {
 	Bytes    int64 // number of bytes read from the logs; of a gzipped log, compressed bytes
 	Requests int64 // number of requests found until now
-	Decided  int64 // number of requests decided until now; 0 until all logs are read
+	// Decided is the number of requests decided until now; 0 until all logs are read.
+	// With [Options].Curve every request is counted twice.
+	Decided int64
 }
 
 // StoreStats are statistics of a store.
@@ -120,10 +132,21 @@ func (o *Options) complete(policies []headgate.Policy) error {
 	if len(policies) == 0 {
 		return errors.New("replay: no policy is given; at least 1 is required")
 	}
+	if o.Curve && o.Scratch == nil {
+		return errors.New("replay: a curve requires Scratch, which is nil")
+	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
 	return nil
+}
+
+// statsOf returns the statistics of a store, or zero if they are unknown.
+func (o *Options) statsOf(store headgate.Store) (stats StoreStats) {
+	if o.StoreStats != nil {
+		stats = o.StoreStats(store)
+	}
+	return stats
 }
 
 // batch returns how many requests are decided before the decisions are counted.
@@ -142,16 +165,26 @@ func replay(ctx context.Context, logs []Log, replays []*policyReplay, o *Options
 		return nil, err
 	}
 	if g.requests == 0 {
-		return newReport(g, nil, o, start), nothingToReplay(g)
+		report := newReport(g, nil, o)
+		report.addSpeed(start)
+		return report, nothingToReplay(g)
 	}
-	d, err := newDecider(g, replays)
+	d, err := newDecider(g, replays, o)
 	if err != nil {
 		return nil, err
 	}
 	if err := d.decideAll(ctx); err != nil {
 		return nil, err
 	}
-	return newReport(g, d, o, start), nil
+	report := newReport(g, d, o)
+	if o.Curve {
+		best := report.recommended()
+		if err := report.addCurve(ctx, g, replays[best].policy); err != nil {
+			return nil, err
+		}
+	}
+	report.addSpeed(start)
+	return report, nil
 }
 
 func nothingToReplay(g *gatherer) error {

@@ -30,10 +30,12 @@ type Report struct {
 	KeysExact        bool  `json:"keys_exact"`
 	DenialsForgotten int64 `json:"denials_forgotten"`
 
-	Policies []PolicyReport `json:"policies"` // one for each policy, in input order
-	Worst    []WorstKey     `json:"worst"`    // the keys with the most denials, summed over all policies; at most 10
-	Series   Series         `json:"series"`
-	Memory   MemoryReport   `json:"memory"`
+	Policies []PolicyReport  `json:"policies"`         // one for each policy, in input order
+	Advice   *Recommendation `json:"advice,omitempty"` // the algorithm to choose; nil if it was not measured
+	Curve    *Curve          `json:"curve,omitempty"`  // nil without [Options].Curve
+	Worst    []WorstKey      `json:"worst"`            // the keys with the most denials under all policies; at most 10
+	Series   Series          `json:"series"`
+	Memory   MemoryReport    `json:"memory"`
 
 	ElapsedUS      int64 `json:"elapsed_us"`
 	LinesPerSecond int64 `json:"lines_per_second"`
@@ -60,8 +62,15 @@ type PolicyReport struct {
 
 // LimitReport is the number of requests that one limit of a policy denied.
 type LimitReport struct {
-	Limit  string `json:"limit"`
-	Denied int64  `json:"denied"` // number of requests that the limit denied; several limits may deny the same request
+	Limit    string `json:"limit"`
+	Rate     int64  `json:"rate"`      // units for each period
+	PeriodUS int64  `json:"period_us"` // in µs
+	Denied   int64  `json:"denied"`    // number of requests that the limit denied; several limits may deny a request
+	// MostInPeriod is the most units of one key that the policy admitted in any one
+	// period of the limit. It is nil if it was not measured: for a single policy, for an
+	// algorithm that delays requests, if the scratch store was full, and if the log has
+	// operations other than takes.
+	MostInPeriod *int64 `json:"most_in_period,omitempty"`
 }
 
 // Quantiles are percentiles of the number of denials of a key. P50 means that half of
@@ -78,6 +87,9 @@ type WorstKey struct {
 	Key      string  `json:"key"`
 	Requests int64   `json:"requests"`
 	Denied   []int64 `json:"denied"` // number of denials under each policy
+	// Series is the number of denials in each interval of [Report].Series, under the
+	// policy of the curve. It is nil without a curve.
+	Series []int64 `json:"series,omitempty"`
 }
 
 // Series counts requests and denials over time, in consecutive intervals of equal
@@ -101,8 +113,9 @@ type MemoryReport struct {
 
 const worstKeys = 10
 
-// newReport builds the report. d is nil if the logs contain no request.
-func newReport(g *gatherer, d *decider, o *Options, start time.Time) *Report {
+// newReport builds the report, without curve and speed. d is nil if the logs contain no
+// request.
+func newReport(g *gatherer, d *decider, o *Options) *Report {
 	r := &Report{
 		Logs: g.logs, Key: o.Key.String(), Lines: g.lines, Requests: g.requests, Unreadable: g.unreadable,
 		BadLines: append([]BadLine{}, g.shown...), OutOfOrder: g.outOfOrder, KeysExact: true,
@@ -116,10 +129,14 @@ func newReport(g *gatherer, d *decider, o *Options, start time.Time) *Report {
 		r.FirstUS, r.LastUS = g.first, g.last
 		r.addDecisions(d, o)
 	}
+	return r
+}
+
+// addSpeed adds the duration since start and the throughput.
+func (r *Report) addSpeed(start time.Time) {
 	elapsed := max(time.Since(start), time.Microsecond)
 	r.ElapsedUS = elapsed.Microseconds()
 	r.LinesPerSecond = int64(float64(r.Lines) / elapsed.Seconds())
-	return r
 }
 
 func (r *Report) addDecisions(d *decider, o *Options) {
@@ -129,8 +146,9 @@ func (r *Report) addDecisions(d *decider, o *Options) {
 	for i, l := range d.replays {
 		r.Policies = append(r.Policies, r.policy(d, l, i, o))
 	}
+	r.Advice = r.advise()
 	for _, n := range d.tally.worst(worstKeys) {
-		r.Worst = append(r.Worst, WorstKey{d.tally.keys.names[n], d.tally.requests[n], d.tally.of(n)})
+		r.Worst = append(r.Worst, WorstKey{Key: d.tally.keys.names[n], Requests: d.tally.requests[n], Denied: d.tally.of(n)})
 	}
 	r.Series = Series{d.series.start, d.series.width, d.series.requests, d.series.denied}
 }
@@ -142,13 +160,13 @@ func (r *Report) policy(d *decider, l *policyReplay, index int, o *Options) Poli
 		Never: l.never, KeysTouched: touched, KeysTouchedShare: share(touched, r.Keys), DenialsPerKey: quantiles(denials),
 	}
 	for n, name := range l.names {
-		p.Limits = append(p.Limits, LimitReport{name, l.deniedBy[n]})
+		limit := l.policy.Limits[n]
+		p.Limits = append(p.Limits, LimitReport{name, limit.Rate, limit.Period.Microseconds(), l.deniedBy[n], l.mostInPeriod(n, o)})
 	}
 	if d.exact != nil {
 		p.Differs, p.DiffersShare = &l.differs, share(l.differs, r.Requests)
 	}
-	if o.StoreStats != nil {
-		stats := o.StoreStats(l.store)
+	if stats := o.statsOf(l.store); stats != (StoreStats{}) {
 		p.Store = &stats
 	}
 	return p

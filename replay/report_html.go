@@ -8,9 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 
 	g "maragu.dev/gomponents"
 	"maragu.dev/gomponents/html"
+
+	"github.com/headgate/headgate/internal/theme"
 )
 
 //go:embed assets/page.css assets/page.js assets/uPlot.iife.min.js assets/uPlot.min.css
@@ -42,7 +46,11 @@ func (p page) document() (g.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	style, library, script := asset("uPlot.min.css")+asset("page.css"), asset("uPlot.iife.min.js"), asset("page.js")
+	whichLimit, err := p.whichLimit()
+	if err != nil {
+		return nil, err
+	}
+	style, library, script := asset("uPlot.min.css")+theme.Tokens+asset("page.css"), asset("uPlot.iife.min.js"), asset("page.js")
 	policy := fmt.Sprintf("default-src 'none'; script-src %s %s; style-src %s; base-uri 'none'; form-action 'none'",
 		digest(library), digest(script), digest(style))
 	return html.Doctype(html.HTML(html.Lang("en"),
@@ -52,12 +60,12 @@ func (p page) document() (g.Node, error) {
 			html.Meta(html.Name("viewport"), html.Content("width=device-width, initial-scale=1")),
 			html.Meta(html.Name("color-scheme"), html.Content("light dark")),
 			html.Meta(html.Name("referrer"), html.Content("no-referrer")),
-			html.TitleEl(g.Text("Headgate replay: "+p.limits())),
+			html.TitleEl(g.Text("Headgate replay: "+p.limits()+" on "+p.logNames())),
 			html.StyleEl(g.Raw(style)),
 		),
 		html.Body(
 			p.header(),
-			html.Main(p.tiles(), p.answer(), p.overTime(), p.decisions(), p.worst(), p.badLines(), p.numbers()),
+			html.Main(p.tiles(), p.answers(), whichLimit, p.decisions(), p.overTime(), p.worst(), p.badLines(), p.numbers()),
 			p.footer(),
 			data,
 			html.Script(g.Raw(library)),
@@ -95,11 +103,24 @@ func (p page) header() g.Node {
 		compared = fmt.Sprintf("%d algorithms compared", len(p.Policies))
 	}
 	return html.Header(
-		paragraph("kicker", "Headgate replay"),
-		html.H1(g.Text(p.limits())),
+		html.P(html.Class("kicker"), html.Span(html.Class("icon"), html.Aria("hidden", "true"), g.Raw(theme.Icon)), g.Text("Headgate replay")),
+		html.H1(g.Text(p.limits()+" on "), isolated(p.logNames())),
 		paragraph("sub", compared+", by "+p.keyNames()+" · "+instant(p.FirstUS)+" to "+instant(p.LastUS)),
 		g.Map(p.otherLimits(), func(limits string) g.Node { return paragraph("sub", limits) }),
 	)
+}
+
+// logNames returns the names of the logs without their folders, or the number of logs if
+// there are more than two.
+func (p page) logNames() string {
+	if len(p.Logs) > 2 {
+		return plural(len(p.Logs), "log")
+	}
+	var names []string
+	for _, log := range p.Logs {
+		names = append(names, showKey(filepath.Base(log.Name)))
+	}
+	return strings.Join(names, " and ")
 }
 
 func paragraph(class, text string) g.Node { return html.P(html.Class(class), g.Text(text)) }

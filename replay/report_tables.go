@@ -1,9 +1,6 @@
 package replay
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,51 +10,33 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// answer compares the policies in two sentences: how many requests they deny, how many
-// keys they affect, and which of them affect the fewest keys. It is nil for one policy.
-func (p page) answer() g.Node {
-	if !p.several() {
-		return nil
+// answers states which algorithm to choose and which limit. It is nil without an answer.
+func (p page) answers() g.Node {
+	answers := g.Group{}
+	if answer := p.answer(); answer != "" {
+		answers = append(answers, sentence(answer))
 	}
-	byDenied := func(a, b PolicyReport) int { return cmp.Compare(a.Denied, b.Denied) }
-	byKeys := func(a, b PolicyReport) int { return cmp.Compare(a.KeysTouched, b.KeysTouched) }
-	least, most := slices.MinFunc(p.Policies, byDenied), slices.MaxFunc(p.Policies, byDenied)
-	fewest, widest := slices.MinFunc(p.Policies, byKeys), slices.MaxFunc(p.Policies, byKeys)
-	var names []string
-	for _, policy := range p.Policies {
-		if policy.KeysTouched == fewest.KeysTouched {
-			names = append(names, title(policy.Algorithm))
-		}
+	if p.Curve != nil {
+		answers = append(answers, sentence(p.Curve.answer()))
 	}
-	return paragraph("answer", fmt.Sprintf(
-		"The algorithms deny %s (%s) to %s (%s) of the requests, and affect %s to %s of %s keys. Fewest keys: %s.",
-		count(least.Denied), percent(least.DeniedShare), count(most.Denied), percent(most.DeniedShare),
-		count(fewest.KeysTouched), count(widest.KeysTouched), count(p.Keys), strings.Join(names, ", ")))
+	return answers
 }
 
-// overTime returns the figures into which page.js draws the charts.
-func (p page) overTime() g.Node {
-	caption := g.Group{g.Text("Requests")}
-	if !p.several() {
-		caption = append(caption, g.Text(" and "), html.I(html.Class("denied"), g.Text("denials")))
-	}
-	small := g.Group{}
-	for i, policy := range p.Policies {
-		small = append(small, html.Figure(html.Class("chart small"), html.Data("chart", strconv.Itoa(i)),
-			html.FigCaption(g.Text(title(policy.Algorithm)+" "), html.Small(g.Text(percent(policy.DeniedShare)+" denied")))))
-	}
-	return section("over-time", "Over time",
-		paragraph("note", "Each bar is "+span(p.Series.WidthUS)+". Times are UTC."),
-		html.NoScript(paragraph("note", "The charts need JavaScript; the table at the end has all their numbers.")),
-		html.Figure(html.Class("chart"), html.Data("chart", "requests"), html.FigCaption(caption)),
-		g.If(p.several(), html.Div(html.Class("multiples"), small)),
-	)
+// sentence returns an answer in which “%” stays on the line of its number.
+func sentence(answer string) g.Node {
+	return paragraph("answer", strings.ReplaceAll(answer, " %", "\u00a0%"))
 }
 
 func (p page) decisions() g.Node {
-	return section("decisions", "Decisions",
-		table(p.decisionsHead(), g.Map(p.Policies, p.decisionsRow)),
-		html.P(html.Class("note"), html.Sup(g.Text("1")), g.Text(" The cost is above the limit, so no wait helps.")),
+	heading := "Decisions"
+	if p.several() {
+		heading = "Which algorithm?"
+	}
+	return section("decisions", heading,
+		table("Algorithms", p.decisionsHead(), g.Map(p.Policies, p.decisionsRow)),
+		html.P(html.Class("note"), html.Sup(g.Text("1")), g.Text(" The cost is above the limit, so no wait helps."),
+			g.If(p.measured(), g.Text(" “Most in any” period is the most units that one key was admitted; the period may begin at any time. "+
+				"An algorithm that delays requests is not recommended, because a log does not show whether clients wait."))),
 		g.If(len(p.Policies[0].Limits) > 1, p.denialsByLimit()),
 	)
 }
@@ -68,19 +47,38 @@ func (p page) decisionsHead() g.Node {
 		html.Tr(column(tall, g.Text("Algorithm")), column(tall, g.Text("Allowed")), column(tall, g.Text("Denied")),
 			column(tall, g.Text("Rate")), html.Td(tall), column(tall, g.Text("Impossible"), html.Sup(g.Text("1"))),
 			column(tall, g.Text("Keys denied")), html.Th(html.Scope("colgroup"), html.ColSpan("4"), g.Text("Denials per key")),
+			g.Map(p.Policies[0].Limits, p.mostColumn),
 			g.If(p.compares(), column(tall, g.Text("Differ from the"), html.Br(), g.Text("sliding log")))),
 		html.Tr(columns("p50", "p90", "p99", "max")),
 	}
 }
 
+// mostColumn returns the header of the most units in any one period of a limit. It is
+// nil if nothing was measured.
+func (p page) mostColumn(limit LimitReport) g.Node {
+	return g.If(p.measured(), column(html.RowSpan("2"), g.Text("Most in"), html.Br(), g.Text("any "+span(limit.PeriodUS))))
+}
+
 func (p page) decisionsRow(policy PolicyReport) g.Node {
 	q := policy.DenialsPerKey
-	return html.Tr(rowName(title(policy.Algorithm)),
+	return row(title(policy.Algorithm), p.tags(policy.Algorithm),
 		cell(count(policy.Admitted)), cell(count(policy.Denied)), cell(percent(policy.DeniedShare)), bar(policy.DeniedShare),
 		cell(count(policy.Never)), cell(count(policy.KeysTouched)+" ("+percent(policy.KeysTouchedShare)+")"),
 		counts([]int64{q.P50, q.P90, q.P99, q.Max}),
+		g.Map(policy.Limits, func(limit LimitReport) g.Node { return g.If(p.measured(), cell(limit.mostText())) }),
 		g.Iff(p.compares(), func() g.Node { return cell(count(*policy.Differs) + " (" + percent(policy.DiffersShare) + ")") }),
 	)
+}
+
+// tags returns how an algorithm is recommended.
+func (p page) tags(a headgate.Algorithm) (tags []string) {
+	if p.Advice != nil && p.Advice.Algorithm == a {
+		tags = append(tags, "recommended")
+	}
+	if p.Advice != nil && p.Advice.Strict == a {
+		tags = append(tags, "strict")
+	}
+	return tags
 }
 
 func (p page) denialsByLimit() g.Node {
@@ -90,7 +88,7 @@ func (p page) denialsByLimit() g.Node {
 	}
 	return g.Group{
 		html.H3(g.Text("Denials by limit")),
-		table(html.Tr(columns(names...)), g.Map(p.Policies, func(policy PolicyReport) g.Node {
+		table("Denials by limit", html.Tr(columns(names...)), g.Map(p.Policies, func(policy PolicyReport) g.Node {
 			return html.Tr(rowName(title(policy.Algorithm)),
 				g.Map(policy.Limits, func(limit LimitReport) g.Node { return cell(count(limit.Denied)) }))
 		})),
@@ -101,12 +99,14 @@ func (p page) worst() g.Node {
 	if len(p.Worst) == 0 {
 		return section("worst", "Keys with the most denials", html.P(g.Text("No key was denied.")))
 	}
-	head := html.Tr(columns("Key", "Requests"), columns(p.deniedColumns()...), g.If(!p.several(), html.Td()))
+	head := html.Tr(columns("Key", "Requests"), g.If(p.Curve != nil, columns("Denied over time")),
+		columns(p.deniedColumns()...), g.If(!p.several(), html.Td()))
 	rows := g.Map(p.Worst, func(key WorstKey) g.Node {
 		return html.Tr(html.Th(html.Scope("row"), html.Class("key"), isolated(showKey(key.Key))), cell(count(key.Requests)),
+			g.Iff(p.Curve != nil, func() g.Node { return p.sparkline(key.Series) }),
 			counts(key.Denied), g.If(!p.several(), bar(share(key.Denied[0], key.Requests))))
 	})
-	return section("worst", "Keys with the most denials", table(head, rows),
+	return section("worst", "Keys with the most denials", table("Keys", head, rows),
 		g.If(p.DenialsForgotten > 0, paragraph("note", "The statistics of all keys do not fit into memory: each key may have up to "+
 			count(p.DenialsForgotten)+" more denials.")))
 }
@@ -142,7 +142,7 @@ func (p page) numbers() g.Node {
 		rows = append(rows, html.Tr(rowName(instant(p.Series.StartUS+int64(i)*p.Series.WidthUS)), counts(numbers)))
 	}
 	return html.Section(html.Details(html.Summary(g.Text("Numbers of the charts")),
-		table(html.Tr(columns("From (UTC)", "Requests"), columns(p.deniedColumns()...)), rows)))
+		table("Numbers over time", html.Tr(columns("From (UTC)", "Requests"), columns(p.deniedColumns()...)), rows)))
 }
 
 // section returns a section with a heading, which also names it for screen readers.
@@ -150,15 +150,25 @@ func section(id, heading string, content ...g.Node) g.Node {
 	return html.Section(html.Aria("labelledby", id), html.H2(html.ID(id), g.Text(heading)), g.Group(content))
 }
 
-// table returns a table that scrolls horizontally if it is too wide for the page.
-func table(head, rows g.Node) g.Node {
-	return html.Div(html.Class("wide"), html.Table(html.THead(head), html.TBody(rows)))
+// table returns a table that scrolls horizontally if it is too wide for the page. The
+// name is for screen readers.
+func table(name string, head, rows g.Node) g.Node {
+	return html.Div(html.Class("wide"), html.Role("region"), html.Aria("label", name), html.TabIndex("0"), html.Table(html.THead(head), html.TBody(rows)))
 }
 
 func column(content ...g.Node) g.Node { return html.Th(html.Scope("col"), g.Group(content)) }
 
 func columns(names ...string) g.Node {
 	return g.Map(names, func(name string) g.Node { return column(g.Text(name)) })
+}
+
+// row returns a row with a name. A row with tags is emphasised.
+func row(name string, tags []string, cells ...g.Node) g.Node {
+	label := g.Group{g.Text(name)}
+	for _, tag := range tags {
+		label = append(label, g.Text(" "), html.Span(html.Class("tag"), g.Text(tag)))
+	}
+	return html.Tr(g.If(len(tags) > 0, html.Class("chosen")), html.Th(html.Scope("row"), label), g.Group(cells))
 }
 
 func rowName(name string) g.Node { return html.Th(html.Scope("row"), g.Text(name)) }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/memstore"
@@ -32,6 +33,12 @@ func golden(t *testing.T, name, got string) {
 	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
+	}
+	tables, _, _ := strings.Cut(got, "unreadable lines\n") // log lines are not wrapped
+	for line := range strings.Lines(tables) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 80 {
+			t.Errorf("%s: the line is longer than 80 columns: %s", name, line)
+		}
 	}
 	if got != string(want) {
 		t.Errorf("the report is not that of %s; got:\n%s", file, got)
@@ -68,7 +75,8 @@ func TestReportText(t *testing.T) {
 	golden(t, "report.txt", text(t, reportOf(t, realLog, policies, &replay.Options{})))
 
 	policies = replay.SideBySide(limits(t, "1/1m burst 3", "20/24h"), everyAlgorithm()[:6]...)
-	golden(t, "report_all.txt", text(t, reportOf(t, realLog, policies, &replay.Options{Key: mustParseKey(t, "ip+path")})))
+	opts := &replay.Options{Key: mustParseKey(t, "ip+path"), Scratch: openMemory, Curve: true}
+	golden(t, "report_all.txt", text(t, reportOf(t, realLog, policies, opts)))
 
 	policies = []headgate.Policy{headgate.MustPolicy("2/1m")}
 	hostile := reportOf(t, []replay.Log{hostileLog(t)}, policies, &replay.Options{})
@@ -177,22 +185,51 @@ func TestPageData(t *testing.T) {
 	if rows := strings.Count(html, `<tr><th scope="row">2015-05-`); rows != len(r.Series.Requests) {
 		t.Errorf("the table has %d rows, want %d", rows, len(r.Series.Requests))
 	}
-	if n := strings.Count(html, "data-chart="); n != 1+len(everyAlgorithm()) {
-		t.Errorf("%d charts, want one for all requests and one for each of %d algorithms", n, len(everyAlgorithm()))
+	if charts := strings.Count(html, `<figure class="chart" data-chart=`); charts != 2 {
+		t.Errorf("%d charts, want one for requests and one for denials", charts)
+	}
+	for _, p := range r.Policies { // the chart of denials has a line for each different series
+		if title := titleOf(p.Algorithm); !regexp.MustCompile(`<li class="line-[1-7]"[^>]*>.*?</svg>[^<]*` + title).MatchString(html) {
+			t.Errorf("the legend lacks %s", title)
+		}
 	}
 }
 
-// TestPageAnswers: with several algorithms, the page states how they differ.
-func TestPageAnswers(t *testing.T) {
-	policies := replay.SideBySide(limits(t, "5/1m"), everyAlgorithm()[:6]...)
-	html := page(t, reportOf(t, realLog, policies, &replay.Options{}))
-	answer := regexp.MustCompile(`<p class="answer">(.*?)</p>`).FindStringSubmatch(html)
-	const want = "The algorithms deny 1,893 (18.93 %) to 3,083 (30.83 %) of the requests, and affect 100 to 504 of 1,753 keys. " +
-		"Fewest keys: Token bucket, Leaky bucket."
-	if answer == nil || answer[1] != want {
-		t.Errorf("got %q want %q", answer, want)
+// titleOf returns the name of an algorithm on the page.
+func titleOf(a headgate.Algorithm) string {
+	if a == headgate.TokenBucketInterval {
+		return "Token bucket by interval"
 	}
-	if one := page(t, reportOf(t, realLog, policies[:1], &replay.Options{})); strings.Contains(one, `class="answer"`) {
-		t.Error("the page of one algorithm compares algorithms")
+	words := strings.ReplaceAll(string(a), "_", " ")
+	return strings.ToUpper(words[:1]) + words[1:]
+}
+
+// TestPageAnswers: the page states how the algorithms differ and which one and which
+// limit to choose.
+func TestPageAnswers(t *testing.T) {
+	const comparison = "The algorithms deny 1,893 (18.93 %) to 3,083 (30.83 %) of the requests, and affect 100 to 504 of 1,753 keys."
+	several := replay.SideBySide(limits(t, "5/1m"), everyAlgorithm()[:6]...)
+	for _, c := range []struct {
+		name     string
+		policies []headgate.Policy
+		opts     replay.Options
+		want     []string // how each answer begins
+	}{
+		{"one", several[:1], replay.Options{}, nil},
+		{"several", several, replay.Options{}, []string{comparison}},
+		{"measured", several, replay.Options{Scratch: openMemory}, []string{comparison + " Choose the token bucket: "}},
+		{"curve", several[:1], replay.Options{Scratch: openMemory, Curve: true}, []string{"5/m denies 5.70 % of the keys and 18.93 % of the requests. "}},
+	} {
+		html := page(t, reportOf(t, realLog, c.policies, &c.opts))
+		answers := regexp.MustCompile(`<p class="answer">(.*?)</p>`).FindAllStringSubmatch(html, -1)
+		if len(answers) != len(c.want) {
+			t.Errorf("%s: got the answers %q, want %q", c.name, answers, c.want)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.HasPrefix(strings.ReplaceAll(answers[i][1], "\u00a0", " "), want) {
+				t.Errorf("%s: got %q, want %q", c.name, answers[i][1], want)
+			}
+		}
 	}
 }

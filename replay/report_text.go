@@ -3,6 +3,7 @@ package replay
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Policies) > 0 {
 		r.writePolicies(&b)
 		r.writeLimits(&b)
+		r.writeCurve(&b)
 		r.writeWorst(&b)
 	}
 	r.writeBadLines(&b)
@@ -27,10 +29,10 @@ func (r *Report) WriteText(w io.Writer) error {
 }
 
 func (r *Report) writeHead(b *strings.Builder) {
-	rows := [][]string{
+	rows := [][3]string{
 		{"requests", count(r.Requests), "of " + count(r.Lines) + " lines in " + plural(len(r.Logs), "log")},
 		{"unreadable", count(r.Unreadable), "skipped lines"},
-		{"out of order", count(r.OutOfOrder), "requests earlier than a previous one; sorted by time"},
+		{"out of order", count(r.OutOfOrder), "earlier than a previous request; sorted by time"},
 	}
 	if r.Requests > 0 {
 		estimated := ""
@@ -38,11 +40,11 @@ func (r *Report) writeHead(b *strings.Builder) {
 			estimated = " (estimate: the statistics of all keys do not fit into memory)"
 		}
 		rows = append(rows,
-			[]string{"keys", count(r.Keys), "by " + r.keyNames() + estimated},
-			[]string{"time span", span(r.LastUS - r.FirstUS), "from " + instant(r.FirstUS) + " to " + instant(r.LastUS)})
+			[3]string{"keys", count(r.Keys), "by " + r.keyNames() + estimated},
+			[3]string{"time span", span(r.LastUS - r.FirstUS), instant(r.FirstUS) + " to " + instant(r.LastUS)})
 	}
 	for _, row := range rows {
-		fmt.Fprintf(b, "%-14s %14s   %s\n", row[0], row[1], row[2])
+		writeWrapped(b, fmt.Sprintf("%-12s %13s   ", row[0], row[1]), row[2])
 	}
 }
 
@@ -57,30 +59,79 @@ func (r *Report) keyNames() string {
 	return "the key of each record"
 }
 
+// writePolicies writes the limits, the answer and three tables: requests, keys, and with
+// several policies how they differ.
 func (r *Report) writePolicies(b *strings.Builder) {
-	fmt.Fprintf(b, "\nlimit %s\n", r.limits())
-	for _, other := range r.otherLimits() {
-		fmt.Fprintf(b, "      %s\n", other)
-	}
 	b.WriteString("\n")
-	header := []string{"", "allowed", "denied", "rate", "impossible", "keys denied", "rate", "denials per key: p50", "p90", "p99", "max"}
-	if r.compares() {
-		header = append(header, "differ from sliding_log", "rate")
+	writeWrapped(b, "limit ", r.limits())
+	for _, other := range r.otherLimits() {
+		writeWrapped(b, "      ", other)
 	}
-	rows := [][]string{header}
+	if answer := r.answer(); answer != "" {
+		b.WriteString("\n")
+		writeWrapped(b, "", answer)
+	}
+	requests := textTable{header: []string{"allowed", "denied", "rate", "impossible"}}
+	keys := textTable{header: []string{"keys\ndenied", "\nrate", "denials per key:\np50", "\np90", "\np99", "\nmax"}}
+	differences := textTable{header: r.differencesHeader()}
 	for _, p := range r.Policies {
-		q := p.DenialsPerKey
-		row := []string{
-			string(p.Algorithm), count(p.Admitted), count(p.Denied), percent(p.DeniedShare), count(p.Never),
-			count(p.KeysTouched), percent(p.KeysTouchedShare),
-			count(q.P50), count(q.P90), count(q.P99), count(q.Max),
-		}
-		if p.Differs != nil {
-			row = append(row, count(*p.Differs), percent(p.DiffersShare))
-		}
-		rows = append(rows, row)
+		name, q := string(p.Algorithm), p.DenialsPerKey
+		requests.add(name, count(p.Admitted), count(p.Denied), percent(p.DeniedShare), count(p.Never))
+		keys.add(name, count(p.KeysTouched), percent(p.KeysTouchedShare), count(q.P50), count(q.P90), count(q.P99), count(q.Max))
+		differences.add(name, r.differences(&p)...)
 	}
-	writeTable(b, rows)
+	for _, table := range []textTable{requests, keys, differences} {
+		table.write(b)
+	}
+}
+
+// answer states how the algorithms differ and which one to choose. It is empty for a
+// single policy.
+func (r *Report) answer() string {
+	if len(r.Policies) < 2 {
+		return ""
+	}
+	return strings.TrimSpace(r.comparison() + " " + r.adviceText())
+}
+
+// measured reports whether the most units in any period were measured for a policy.
+func (r *Report) measured() bool {
+	return slices.ContainsFunc(r.Policies, func(p PolicyReport) bool { return p.Limits[0].MostInPeriod != nil })
+}
+
+// differencesHeader returns the header of the table that compares policies. It is empty
+// for a single policy.
+func (r *Report) differencesHeader() (header []string) {
+	for _, limit := range r.Policies[0].Limits {
+		if r.measured() {
+			header = append(header, "most in any\n"+span(limit.PeriodUS))
+		}
+	}
+	if r.compares() {
+		header = append(header, "differ from\nsliding_log", "\nrate")
+	}
+	return header
+}
+
+// differences returns the cells of a policy for the header of differencesHeader.
+func (r *Report) differences(p *PolicyReport) (cells []string) {
+	for _, limit := range p.Limits {
+		if r.measured() {
+			cells = append(cells, limit.mostText())
+		}
+	}
+	if p.Differs != nil {
+		cells = append(cells, count(*p.Differs), percent(p.DiffersShare))
+	}
+	return cells
+}
+
+// mostText returns the most units in any period, or a dash if they were not measured.
+func (l *LimitReport) mostText() string {
+	if l.MostInPeriod == nil {
+		return "–"
+	}
+	return count(*l.MostInPeriod)
 }
 
 // limits returns the limits of the first policy as text.
@@ -125,20 +176,41 @@ func (r *Report) writeLimits(b *strings.Builder) {
 	if len(r.Policies[0].Limits) < 2 {
 		return
 	}
-	b.WriteString("\ndenials by limit; several limits may deny one request\n\n")
-	header := []string{""}
+	b.WriteString("\ndenials by limit; several limits may deny one request\n")
+	var table textTable
 	for _, l := range r.Policies[0].Limits {
-		header = append(header, l.Limit)
+		table.header = append(table.header, stackedLimit.Replace(l.Limit))
 	}
-	rows := [][]string{header}
 	for _, p := range r.Policies {
-		row := []string{string(p.Algorithm)}
+		var cells []string
 		for _, l := range p.Limits {
-			row = append(row, count(l.Denied))
+			cells = append(cells, count(l.Denied))
 		}
-		rows = append(rows, row)
+		table.add(string(p.Algorithm), cells...)
 	}
-	writeTable(b, rows)
+	table.write(b)
+}
+
+// stackedLimit breaks the text of a limit into lines, for the header of a column.
+var stackedLimit = strings.NewReplacer(" burst", "\nburst", " queue", "\nqueue")
+
+// writeCurve writes a table of scaled limits, if the report has a curve.
+func (r *Report) writeCurve(b *strings.Builder) {
+	if r.Curve == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nlower and higher limits with %s\n", r.Curve.Algorithm)
+	table := textTable{header: []string{"denied", "rate", "keys\ndenied", "\nrate"}}
+	for i, p := range r.Curve.Points {
+		name := p.limits()
+		if tags := r.Curve.tags(i); len(tags) > 0 {
+			name += " (" + strings.Join(tags, ", ") + ")"
+		}
+		table.add(name, count(p.Denied), percent(p.DeniedShare), count(p.KeysTouched), percent(p.KeysTouchedShare))
+	}
+	table.write(b)
+	b.WriteString("\n")
+	writeWrapped(b, "", r.Curve.answer())
 }
 
 func (r *Report) writeWorst(b *strings.Builder) {
@@ -150,27 +222,26 @@ func (r *Report) writeWorst(b *strings.Builder) {
 	if r.DenialsForgotten > 0 {
 		fmt.Fprintf(b, " (each may have up to %s more)", count(r.DenialsForgotten))
 	}
-	b.WriteString("\n\n")
-	header := []string{"", "requests"}
+	b.WriteString("\n")
+	table := textTable{header: []string{"requests"}}
 	for _, p := range r.Policies {
-		header = append(header, r.deniedHeader(p))
+		table.header = append(table.header, r.deniedHeader(p))
 	}
-	rows := [][]string{header}
 	for _, k := range r.Worst {
-		row := []string{showKey(k.Key), count(k.Requests)}
+		cells := []string{count(k.Requests)}
 		for _, denied := range k.Denied {
-			row = append(row, count(denied))
+			cells = append(cells, count(denied))
 		}
-		rows = append(rows, row)
+		table.add(showKey(k.Key), cells...)
 	}
-	writeTable(b, rows)
+	table.write(b)
 }
 
 func (r *Report) deniedHeader(p PolicyReport) string {
 	if len(r.Policies) == 1 {
 		return "denied"
 	}
-	return string(p.Algorithm)
+	return strings.ReplaceAll(string(p.Algorithm), "_", "\n")
 }
 
 func (r *Report) writeBadLines(b *strings.Builder) {
@@ -189,18 +260,20 @@ func (r *Report) writeBadLines(b *strings.Builder) {
 
 func (r *Report) writeNotes(b *strings.Builder) {
 	m := r.Memory
-	fmt.Fprintf(b, "\nmemory: requests %s and statistics %s of %s allowed; ", size(m.RequestsBytes), size(m.KeysBytes), size(m.BoundBytes))
+	b.WriteString("\n")
+	fmt.Fprintf(b, "memory: requests %s and statistics %s of %s allowed\n", size(m.RequestsBytes), size(m.KeysBytes), size(m.BoundBytes))
 	if m.SpilledRuns > 0 {
-		fmt.Fprintf(b, "%s in a temporary file; ", size(m.SpilledBytes))
+		fmt.Fprintf(b, "memory: %s in a temporary file\n", size(m.SpilledBytes))
 	}
 	stores, overflowed, known := r.stores()
 	if known {
-		fmt.Fprintf(b, "stores %s; ", size(stores))
+		fmt.Fprintf(b, "memory: stores %s; process %s\n", size(stores), size(m.ProcessBytes))
+	} else {
+		fmt.Fprintf(b, "memory: process %s\n", size(m.ProcessBytes))
 	}
-	fmt.Fprintf(b, "process %s\n", size(m.ProcessBytes))
 	fmt.Fprintf(b, "speed: %s lines/s (%.2f s)\n", count(r.LinesPerSecond), float64(r.ElapsedUS)/1e6)
 	if overflowed > 0 {
-		fmt.Fprintf(b, "the stores were full: %s decisions of keys that share an entry may deny too much\n", count(int64(overflowed)))
+		writeWrapped(b, "", "the stores were full: "+count(int64(overflowed))+" decisions of keys that share an entry may deny too much")
 	}
 }
 
@@ -210,29 +283,12 @@ func (r *Report) stores() (bytes int64, overflowed uint64, known bool) {
 			bytes, overflowed, known = bytes+p.Store.Bytes, overflowed+p.Store.Overflowed, true
 		}
 	}
+	if r.Curve != nil {
+		for _, p := range r.Curve.Points {
+			overflowed += p.Overflowed
+		}
+	}
 	return bytes, overflowed, known
-}
-
-// writeTable writes rows as a table. The first column is left-aligned, all others are
-// right-aligned.
-func writeTable(b *strings.Builder, rows [][]string) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				b.WriteString("  " + cell + pad)
-			} else {
-				b.WriteString("  " + pad + cell)
-			}
-		}
-		b.WriteString("\n")
-	}
 }
 
 // showKey returns at most the first 60 bytes of key, quoted if they are empty or

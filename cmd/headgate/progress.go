@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +53,7 @@ func (s *statusLine) clear() {
 type progress struct {
 	line     *statusLine
 	total    int64 // total bytes to read; 0 or less if unknown
+	curve    bool  // whether every request is decided twice
 	deciding bool
 }
 
@@ -63,10 +65,23 @@ func (p *progress) show(at replay.Progress) {
 	}
 	p.line.show(func() string {
 		if p.deciding {
-			return fmt.Sprintf("deciding %s %d of %d requests", bar(at.Decided, at.Requests), at.Decided, at.Requests)
+			passes := int64(1)
+			if p.curve {
+				passes = 2
+			}
+			return fmt.Sprintf("deciding %s of %s requests", bar(at.Decided, passes*at.Requests), thousands(at.Requests))
 		}
 		return fmt.Sprintf("reading %s %.1f MB", bar(at.Bytes, p.total), float64(at.Bytes)/1e6)
 	})
+}
+
+// thousands formats n with a comma for every three digits.
+func thousands(n int64) string {
+	digits := strconv.FormatInt(n, 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 // barWidth is the number of columns of a progress bar, without its brackets.

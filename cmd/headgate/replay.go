@@ -37,9 +37,17 @@ limit allows it; a denied request is charged to none of them. The algorithms
 are token_bucket, gcra, token_bucket_interval, fixed_window, sliding_window,
 sliding_log and leaky_bucket.
 
+With several algorithms, the report recommends the one that denies the fewest
+keys. If it admits more than the limit in some period, the report also names an
+algorithm that never does. With --curve, the report has the shares of keys and
+requests that lower and higher limits deny, from a quarter of the limit to 16
+times the limit, and names the lowest limit that denies at most 1 % of the keys.
+The curve decides all requests again, under twelve limits.
+
 --memory limits the use of memory. Requests that do not fit are written to a
-temporary file in TMPDIR. A gzipped log is decompressed on a single core, so a
-plain log is read much faster.
+temporary file in TMPDIR. Each store in memory may use as much again, and each
+store for the recommendation and the curve a quarter of it. A gzipped log is
+decompressed on a single core, so a plain log is read much faster.
 
 With --store redis://… or memcached://…, the store makes the decisions. It too
 uses the times in the log, so the results are the same. The keys are stored in
@@ -53,7 +61,7 @@ written.`
 const replayExamples = `  headgate replay --policy '10/s burst 20' access.log.gz
   headgate replay --policy 100/1m --policy 1000/1h --key ip+path \
       access.log.1 access.log
-  headgate replay --policy 5/1m --algorithm all --html report.html access.log
+  headgate replay --policy 5/1m --html report.html access.log
   tail -n 100000 access.log | headgate replay --decisions - |
       grep '"allowed":false'`
 
@@ -62,7 +70,7 @@ type replayFlags struct {
 	policies                                               []string
 	algorithm, key, store, format, memory, decisions, html string
 	over, onExpiry                                         string
-	json                                                   bool
+	json, curve                                            bool
 }
 
 func replayCommand() *cobra.Command {
@@ -78,7 +86,7 @@ func replayCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "`limit`, repeatable: a request must be allowed by every limit, or none is charged")
-	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm, or all to compare all algorithms")
+	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm, or all to compare all algorithms (default all with --html)")
 	flags.StringVar(&f.over, "over", "owe", "excess of a commit over its hold: `owe` (may overspend the key) or clip")
 	flags.StringVar(&f.onExpiry, "on-expiry", "keep", "units of a hold that expires: `keep` (they stay spent) or release")
 	flags.StringVar(&f.key, "key", "ip", "key of a request: one or more of the `fields` ip, user, method and path, such as ip+path")
@@ -87,6 +95,7 @@ func replayCommand() *cobra.Command {
 	flags.StringVar(&f.memory, "memory", "256MiB", "maximum `size` of requests and statistics in memory, and of each store in memory")
 	flags.StringVar(&f.decisions, "decisions", "", "`file` for all decisions as JSON lines, or - for standard output")
 	flags.StringVar(&f.html, "html", "", "`file` for the report as an HTML page with charts")
+	flags.BoolVar(&f.curve, "curve", false, "replay lower and higher limits as well (default true with --html)")
 	flags.BoolVar(&f.json, "json", false, "print the report as JSON")
 	return cmd
 }
@@ -96,15 +105,17 @@ func replayCommand() *cobra.Command {
 // collections.
 const replayGCPercent = 25
 
+// scratchShare is the part of --memory that each store for measurements may use: a
+// quarter.
+const scratchShare = 4
+
 // replayInFlight is the number of decisions that a replay makes concurrently if the
 // store is accessed over a network.
 const replayInFlight = 256
 
 // run replays the logs whose paths are in args.
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
-	if !cmd.Flags().Changed("policy") && headgate.Algorithm(f.algorithm).Windowed() {
-		f.policies = []string{"10/s"} // window algorithms do not support a burst
-	}
+	f.setDefaults(cmd.Flags().Changed)
 	opts, policies, err := f.parse()
 	if err != nil {
 		return err
@@ -116,12 +127,12 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if err := checkOutputs(args, cmd.InOrStdin(), f.decisions, f.html); err != nil {
 		return err
 	}
-	progress := &progress{line: newStatusLine(cmd.ErrOrStderr()), total: total}
+	progress := &progress{line: newStatusLine(cmd.ErrOrStderr()), total: total, curve: f.curve}
 	opts.Progress = progress.show
 	debug.SetGCPercent(replayGCPercent)
 	open := func() (headgate.Store, error) { return openReplayStore(f.store, opts.Memory) }
 	if storeopen.Networked(f.store) {
-		opts.InFlight, opts.StoreStats = replayInFlight, nil
+		opts.InFlight = replayInFlight
 	}
 	report, err := withDecisions(f.decisions, cmd.OutOrStdout(), func(w io.Writer) (*replay.Report, error) {
 		opts.Decisions = w
@@ -135,6 +146,20 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return errors.Join(f.write(cmd, report), brokenLogs(report), err)
+}
+
+// setDefaults sets the flags whose default depends on other flags. changed reports
+// whether a flag was given.
+func (f *replayFlags) setDefaults(changed func(flag string) bool) {
+	if f.html != "" && !changed("algorithm") {
+		f.algorithm = "all"
+	}
+	if f.html != "" && !changed("curve") {
+		f.curve = true
+	}
+	if !changed("policy") && headgate.Algorithm(f.algorithm).Windowed() {
+		f.policies = []string{"10/s"} // window algorithms do not support a burst
+	}
 }
 
 // write writes the report to the outputs that the flags select.
@@ -161,7 +186,7 @@ func (f *replayFlags) write(cmd *cobra.Command, report *replay.Report) error {
 
 // parse converts the flags to replay options and policies.
 func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
-	opts := &replay.Options{StoreStats: storeStats}
+	opts := &replay.Options{StoreStats: storeStats, Curve: f.curve}
 	limits, err := parseLimits(f.policies)
 	if err != nil {
 		return nil, nil, err
@@ -179,6 +204,7 @@ func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 	if opts.Memory, err = parseSize(f.memory); err != nil {
 		return nil, nil, fmt.Errorf("--memory: %w", err)
 	}
+	opts.Scratch = func() (headgate.Store, error) { return openReplayStore("memory://", opts.Memory/scratchShare) }
 	holds, err := parseHoldSettings(f.over, f.onExpiry)
 	if err != nil {
 		return nil, nil, err

@@ -95,6 +95,7 @@ var libraryRules = map[string]packageRule{
 	"internal/testserver": {
 		why: "real servers and failing networks for tests; it speaks their protocols itself",
 	},
+	"internal/theme": {why: "colours and the icon of every page: the demo and the report of a replay"},
 	"internal/turn": {
 		why: "waiting for a turn, and what becomes of units that were taken for a request that leaves: the root uses it, so it imports only the standard library",
 	},
@@ -138,7 +139,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"replay": {
 		why:   "it replays logs against stores that it is given, under the keys of the service",
-		code:  []string{".", "internal/key"},
+		code:  []string{".", "internal/key", "internal/theme"},
 		tests: []string{"algo", "internal/leaktest", "memstore", "storetest/model"},
 	},
 	"storetest": {

@@ -10,7 +10,7 @@ var serviceRules = map[string]packageRule{
 			service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
 		},
-		tests: []string{"internal/testserver", "loginguard", service("controlplane")},
+		tests: []string{"internal/testserver", "loginguard", service("chromium"), service("controlplane")},
 	},
 	service("admin"): {
 		why:   "the admin listener; what it serves is passed to it",
@@ -40,7 +40,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("demo"): {
 		why:   "the demo page over stores that it is given",
-		code:  []string{".", "algo", "httpfields", service("localaccess")},
+		code:  []string{".", "algo", "httpfields", "internal/theme", service("localaccess")},
 		tests: []string{"internal/leaktest", "internal/micros", "memstore", service("chromium")},
 	},
 	service("engine"): {
@@ -158,7 +158,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	"github.com/chromedp": {
 		why:   "a real browser in tests",
 		code:  []string{service("chromium")},
-		tests: []string{service("demo")},
+		tests: []string{"cmd/headgate", service("demo")},
 	},
 	"github.com/envoyproxy/go-control-plane": {
 		why: "Envoy's protocol messages; a real xDS server in tests",

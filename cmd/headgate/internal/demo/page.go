@@ -14,9 +14,11 @@ import (
 	"time"
 
 	g "maragu.dev/gomponents"
+
+	"github.com/headgate/headgate/internal/theme"
 )
 
-// web contains all files that a browser loads. They are served as they are, without a
+// web contains the files that a browser loads. They are served as they are, without a
 // build step.
 //
 //go:embed web
@@ -95,13 +97,18 @@ func dialectChoices() []choice {
 	return all
 }
 
-// addAssets adds a route for each embedded file except the page.
+// addAssets adds a route for the icon and for each embedded file except the page. The
+// style sheet begins with the colours of the theme.
 func addAssets(mux *http.ServeMux) error {
+	mux.Handle("GET /icon.svg", asset("icon.svg", []byte(theme.Icon)))
 	return fs.WalkDir(web, "web", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Base(name) == "page.html" {
 			return err
 		}
 		content, err := web.ReadFile(name)
+		if path.Base(name) == "style.css" {
+			content = append([]byte(theme.Tokens), content...)
+		}
 		mux.Handle("GET "+name[len("web"):], asset(name, content))
 		return err
 	})
