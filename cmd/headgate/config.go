@@ -132,6 +132,7 @@ environment and file, and the source of each setting. Secrets are printed as
 
 func configPrintCommand() *cobra.Command {
 	var flags settingFlags
+	var changed bool
 	cmd := &cobra.Command{
 		Use:        "print",
 		Short:      "Print the effective settings and the source of each",
@@ -145,9 +146,13 @@ func configPrintCommand() *cobra.Command {
 			if err != nil {
 				return reported(err)
 			}
+			if changed {
+				return c.PrintChanged(cmd.OutOrStdout())
+			}
 			return c.Print(cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().BoolVar(&changed, "changed", false, "omit settings that have their defaults")
 	flags.add(cmd.Flags())
 	return cmd
 }

@@ -15,7 +15,36 @@ import (
 // each setting as a comment. It writes absolute paths, so that the file has the same
 // meaning in any folder, and replaces secrets by ***.
 func (c *Config) Print(w io.Writer) error {
-	root := c.node(reflect.ValueOf(&c.File).Elem(), "")
+	return write(w, c.node(reflect.ValueOf(&c.File).Elem(), ""))
+}
+
+// PrintChanged is like Print without the settings that have their defaults. If there is
+// no other setting, it writes an empty configuration.
+func (c *Config) PrintChanged(w io.Writer) error {
+	root := changed(c.node(reflect.ValueOf(&c.File).Elem(), ""))
+	if root == nil {
+		root = &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+	}
+	return write(w, root)
+}
+
+// changed removes the settings of a mapping that have their defaults. It returns nil if
+// no setting is left.
+func changed(n *yaml.Node) *yaml.Node {
+	switch {
+	case n == nil || n.LineComment == "# default":
+		return nil
+	case n.Kind != yaml.MappingNode:
+		return n
+	}
+	kept := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i < len(n.Content); i += 2 {
+		add(kept, n.Content[i].Value, changed(n.Content[i+1]))
+	}
+	return orNil(kept)
+}
+
+func write(w io.Writer, root *yaml.Node) error {
 	text, err := yaml.Dump(root, yaml.WithIndent(2), yaml.WithLineWidth(-1))
 	if err != nil {
 		return err
