@@ -21,10 +21,10 @@ const (
 // Hold is a charge that can be corrected when the actual cost is known. [Limiter.Hold]
 // and [HoldAll] open it. Its methods may be called concurrently.
 //
-// A commit with a lower cost has exactly the effect that the lower cost had been charged
-// at the beginning; a refund does not have it, because the bucket may have been full in
-// the meantime. A hold that is neither committed nor extended expires after its TTL, also
-// if its process has ended.
+// A commit with a lower cost has the same effect as if that cost had been charged at the
+// beginning. A refund does not, because the bucket may have been full in the meantime. A
+// hold that is neither committed nor extended expires after its TTL, also if its process
+// has ended.
 type Hold struct {
 	checks   []Check
 	first    [1]Check // memory of checks if there is only one
@@ -38,8 +38,9 @@ type Hold struct {
 
 // HoldOptions are the settings of [HoldAll].
 type HoldOptions struct {
-	// ID identifies the hold: 1 to 128 bytes. If the reply to a request was lost, the
-	// same request with the same ID does not charge again. Empty means a random ID.
+	// ID identifies the hold: at most 128 bytes; if empty, a random ID is generated. If
+	// the reply to a request was lost, the same request with the same ID does not charge
+	// again.
 	ID string
 	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
 	// should be longer than the work takes.
@@ -124,7 +125,7 @@ func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.D
 	}
 	s, ok := h.checks[0].Limiter.store.(HoldStore)
 	if !ok {
-		return HoldResult{}, 0, fmt.Errorf("%w: the store has no holds", ErrUnsupported)
+		return HoldResult{}, 0, fmt.Errorf("%w: the store does not support holds", ErrUnsupported)
 	}
 	results := make([]HoldResult, len(ops))
 	at, err := s.ApplyHolds(ctx, now, verb, ttl, h.ops(ops), results)
@@ -206,7 +207,7 @@ func ResumeHold(id HoldID, expires time.Time, checks ...Check) *Hold {
 // ID returns the id of the hold.
 func (h *Hold) ID() HoldID { return h.id }
 
-// OK reports whether the units were spent and the hold is open.
+// OK reports whether the units were spent and a hold was opened.
 func (h *Hold) OK() bool { return h.decision.Allowed }
 
 // Decision returns the decision, as [AllowAll] does.

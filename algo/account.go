@@ -9,17 +9,18 @@ type Corrector interface {
 	Charge(s State, t, n int64) State
 	// Adopt converts s to the form of this limit; see [Account.Adopt].
 	Adopt(s State, t int64) (State, bool)
-	// Mark returns where the last charge of s was counted; see [Account.Mark].
-	Mark(s State) int64
+	// ChargedAt returns where the last charge of s was counted; see
+	// [Account.ChargedAt].
+	ChargedAt(s State) int64
 	// Debt returns the debt of s at t.
 	Debt(s State, t int64) Debt
 	// DebtOf returns the debt that n units cause.
 	DebtOf(n int64) Debt
-	// Denominator returns d, the number of units of [Debt.Rest] in one of Whole.
+	// Denominator returns d, the number of units of [Debt.Rest] in one unit of Whole.
 	Denominator() int64
-	// Correct returns the state at t as if n units fewer had been charged at mark; see
-	// [Account.Correct].
-	Correct(s State, t, mark, n int64, least Debt) State
+	// Correct returns the state at t as if n units fewer had been charged at chargedAt;
+	// see [Account.Correct].
+	Correct(s State, t, chargedAt, n int64, least Debt) State
 }
 
 // StateAccount is an [Account] for an algorithm whose state is a [State].
@@ -48,8 +49,8 @@ func (a *StateAccount) Remaining(t int64) int64 {
 	return a.Step.Answer(a.State, t, 0, 0, true).Remaining
 }
 
-// Mark implements [Account].
-func (a *StateAccount) Mark() int64 { return a.Step.Mark(a.State) }
+// ChargedAt implements [Account].
+func (a *StateAccount) ChargedAt() int64 { return a.Step.ChargedAt(a.State) }
 
 // Debt implements [Account].
 func (a *StateAccount) Debt(t int64) Debt { return a.Step.Debt(a.State, t) }
@@ -61,8 +62,8 @@ func (a *StateAccount) DebtOf(n int64) Debt { return a.Step.DebtOf(n) }
 func (a *StateAccount) Denominator() int64 { return a.Step.Denominator() }
 
 // Correct implements [Account].
-func (a *StateAccount) Correct(t, mark, n int64, least Debt) {
-	a.State = a.Step.Correct(a.State, t, mark, n, least)
+func (a *StateAccount) Correct(t, chargedAt, n int64, least Debt) {
+	a.State = a.Step.Correct(a.State, t, chargedAt, n, least)
 }
 
 // LogAccount is an [Account] for an algorithm whose state is a [Log].
@@ -83,8 +84,8 @@ func (a *LogAccount) Charge(t, n int64) { a.Step.Charge(a.Log, t, n, true) }
 // Remaining implements [Account].
 func (a *LogAccount) Remaining(t int64) int64 { return a.Step.Answer(a.Log, t, 0, true).Remaining }
 
-// Mark returns the instant of the newest entry; see [Account].
-func (a *LogAccount) Mark() int64 {
+// ChargedAt returns the instant of the newest entry; see [Account].
+func (a *LogAccount) ChargedAt() int64 {
 	if a.Log.Len() == 0 {
 		return 0
 	}
@@ -101,7 +102,9 @@ func (a *LogAccount) DebtOf(int64) Debt { return Debt{} }
 func (a *LogAccount) Denominator() int64 { return 1 }
 
 // Correct implements [Account].
-func (a *LogAccount) Correct(t, mark, n int64, _ Debt) { a.Step.Correct(a.Log, t, mark, n) }
+func (a *LogAccount) Correct(t, chargedAt, n int64, _ Debt) {
+	a.Step.Correct(a.Log, t, chargedAt, n)
+}
 
 // unconverted has methods of [Corrector] for an algorithm whose debts do not depend on
 // the limit.
@@ -110,8 +113,8 @@ type unconverted struct{}
 // Adopt returns s.
 func (unconverted) Adopt(s State, _ int64) (State, bool) { return s, false }
 
-// Mark returns 0: a correction does not depend on when the units were charged.
-func (unconverted) Mark(State) int64 { return 0 }
+// ChargedAt returns 0: a correction does not depend on when the units were charged.
+func (unconverted) ChargedAt(State) int64 { return 0 }
 
 // Denominator returns 1: a debt is a whole number.
 func (unconverted) Denominator() int64 { return 1 }

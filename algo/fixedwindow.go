@@ -106,13 +106,13 @@ func (w *fixedWindow) Charge(s State, t, n int64) State {
 	return countState(end, min(saturatingAdd(count, n), maxExact))
 }
 
-// Mark returns the end of the window in which the units were counted.
-func (w *fixedWindow) Mark(s State) int64 { return s.A }
+// ChargedAt returns the end of the window in which the units were counted.
+func (w *fixedWindow) ChargedAt(s State) int64 { return s.A }
 
 // Correct decreases the count by n if the units were counted in the present window.
-func (w *fixedWindow) Correct(s State, t, mark, n int64, _ Debt) State {
+func (w *fixedWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	end, count := w.at(s, t)
-	if count == 0 || mark <= end-w.period {
+	if count == 0 || chargedAt <= end-w.period {
 		return s
 	}
 	return countState(end, count-min(n, count))

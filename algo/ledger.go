@@ -7,18 +7,20 @@ import (
 )
 
 // Hold is an open hold on a key: a charge that can be corrected later, as if another
-// number of units had been charged at the beginning. It has 56 bytes.
+// number of units had been charged at the beginning. It takes 56 bytes.
 type Hold struct {
-	ID       headgate.HoldID
-	Units    int64 // units that the hold charged
-	Mark     int64 // where the units were counted; see Corrector.Mark
-	Deadline int64 // instant from which on the hold has expired, in µs
-	Least    Debt  // least debt of the key since this hold began, until the next open hold began or until now
+	ID        headgate.HoldID
+	Units     int64 // units that the hold charged
+	ChargedAt int64 // where the units were counted; see Account.ChargedAt
+	Deadline  int64 // instant from which on the hold has expired, in µs
+	// Least is the minimum debt of the key in this hold's segment: from its opening to
+	// the opening of the next open hold, or to now.
+	Least Debt
 }
 
-// Debt is the part of a state that recovers: for the token bucket, the time until the
-// bucket is full; for the interval bucket, the missing tokens. Whole is in µs or tokens,
-// and Rest in units of 1/d µs, where d is [Corrector.Denominator].
+// Debt is what must be refilled until the bucket is full: for the token bucket a time,
+// for the interval bucket the missing tokens. Whole is in µs or tokens. Rest is a
+// fraction of Whole, in units of 1/d µs, where d is [Account.Denominator] (0 for tokens).
 type Debt struct{ Whole, Rest int64 }
 
 // less reports whether a is below b.
@@ -53,31 +55,31 @@ type Account interface {
 	Charge(t, n int64)
 	// Remaining returns the number of units that can be spent at t.
 	Remaining(t int64) int64
-	// Mark returns where the last charge was counted: the end of its window, or the
+	// ChargedAt returns where the last charge was counted: the end of its window, or the
 	// instant of its entry in a log. It is 0 if a correction does not depend on it.
-	Mark() int64
+	ChargedAt() int64
 	// Debt returns the debt at t. It is zero for an algorithm that counts in windows.
 	Debt(t int64) Debt
 	// DebtOf returns the debt that n units cause.
 	DebtOf(n int64) Debt
-	// Denominator returns d, the number of units of [Debt.Rest] in one of Whole.
+	// Denominator returns d, the number of units of [Debt.Rest] in one unit of Whole.
 	Denominator() int64
-	// Correct changes the state as if n units fewer had been charged at mark. least is
-	// the least debt since that charge.
-	Correct(t, mark, n int64, least Debt)
+	// Correct changes the state as if n units fewer had been charged at chargedAt. least
+	// is the least debt since that charge.
+	Correct(t, chargedAt, n int64, least Debt)
 }
 
-// Ledger is the open holds of a key, in the order in which they began. The zero value has
-// none.
+// Ledger is the open holds of a key, in the order in which they were opened. The zero
+// value has none.
 //
-// A correction needs the least debt since the hold began, because a key that was full
-// in the meantime would also have been full with the lower charge. Each hold has the
-// least debt of its own segment, which ends where the next open hold begins. The least
-// debt since a hold began is the least of all segments from its own on. So a charge
+// A correction needs the least debt since the hold was opened, because a key that was
+// full in the meantime would also have been full with the lower charge. Each hold has the
+// least debt of its own segment, which ends where the next open hold is opened. The least
+// debt since a hold was opened is the least of this and all later segments. So a charge
 // updates one number, however many holds are open.
 type Ledger struct {
 	Holds []Hold
-	next  int64 // an instant that is not after the earliest deadline
+	next  int64 // lower bound of the earliest deadline, in µs
 }
 
 // Find returns the index of the hold with the given id, or -1. It compares the ids one by
@@ -147,7 +149,8 @@ func (l *Ledger) adopt(a Account, t int64) {
 	}
 }
 
-// Prepare is called before the account is changed at t, and Observe after it.
+// Prepare converts the state to the present limit and records the debt. Call it before a
+// change at t, and Observe after it.
 func (l *Ledger) Prepare(a Account, t int64) {
 	l.adopt(a, t)
 	l.Observe(a, t)
@@ -167,7 +170,7 @@ func (l *Ledger) Open(a Account, t int64, id headgate.HoldID, units, deadline in
 	if len(l.Holds) == 0 || deadline < l.next {
 		l.next = deadline
 	}
-	l.Holds = append(l.Holds, Hold{ID: id, Units: units, Mark: a.Mark(), Deadline: deadline, Least: a.Debt(t)})
+	l.Holds = append(l.Holds, Hold{ID: id, Units: units, ChargedAt: a.ChargedAt(), Deadline: deadline, Least: a.Debt(t)})
 }
 
 // Extend changes the deadline of hold i.
@@ -176,9 +179,9 @@ func (l *Ledger) Extend(i int, deadline int64) {
 	l.Holds[i].Deadline = deadline
 }
 
-// End ends hold i at t with the actual number of units. It corrects a lower number. It
-// charges a higher one if clip is false, and otherwise as many of the further units as
-// remain.
+// End ends hold i at t with the actual number of units. If actual is lower than the units
+// of the hold, the difference is corrected. If it is higher, the excess is charged; if
+// clip is true, at most what remains.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	l.adopt(a, t)
 	held := l.Holds[i].Units
@@ -197,10 +200,10 @@ func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	l.Observe(a, t)
 }
 
-// correct changes the state as if n units fewer had been charged when hold i began, and
-// the least debts of all segments since then.
+// correct changes the state as if n units fewer had been charged when hold i was opened,
+// and the least debts of all segments since then.
 //
-// Let m(t) be the least debt from the begin of the hold up to t. Without the n units,
+// Let m(t) be the least debt from the beginning of the hold up to t. Without the n units,
 // the debt at t would be lower by min(debt of n, m(t)). In a segment whose least debt is
 // below all earlier ones, m reaches that least debt; in any other, m is constant.
 func (l *Ledger) correct(a Account, i int, t, n int64) {
@@ -213,7 +216,7 @@ func (l *Ledger) correct(a Account, i int, t, n int64) {
 		least = minDebt(least, l.Holds[j].Least)
 		l.Holds[j].Least = l.Holds[j].Least.minus(minDebt(amount, least), d)
 	}
-	a.Correct(t, l.Holds[i].Mark, n, least)
+	a.Correct(t, l.Holds[i].ChargedAt, n, least)
 }
 
 // remove removes hold i. Its segment becomes part of the segment before.

@@ -149,19 +149,19 @@ func (w *slidingWindow) Charge(s State, t, n int64) State {
 	return now
 }
 
-// Mark returns the end of the window in which the units were counted.
-func (w *slidingWindow) Mark(s State) int64 { return s.A }
+// ChargedAt returns the end of the window in which the units were counted.
+func (w *slidingWindow) ChargedAt(s State) int64 { return s.A }
 
 // Correct decreases the count of the window in which the units were counted: cur, prev,
 // or none if more than one window has passed.
-func (w *slidingWindow) Correct(s State, t, mark, n int64, _ Debt) State {
+func (w *slidingWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	now := w.at(s, t)
 	switch {
 	case now.B == 0 && now.C == 0:
 		return s
-	case mark > now.A-w.period:
+	case chargedAt > now.A-w.period:
 		now.C -= min(n, now.C)
-	case mark > now.A-2*w.period:
+	case chargedAt > now.A-2*w.period:
 		now.B -= min(n, now.B)
 	}
 	return now

@@ -266,8 +266,8 @@ func (b *bucket) Adopt(s State, t int64) (State, bool) {
 	return b.carryOver(s, t), s.C != b.fingerprint
 }
 
-// Mark returns 0: a correction does not depend on when the units were charged.
-func (b *bucket) Mark(State) int64 { return 0 }
+// ChargedAt returns 0: a correction does not depend on when the units were charged.
+func (b *bucket) ChargedAt(State) int64 { return 0 }
 
 // Debt returns max(0, TAT − t).
 func (b *bucket) Debt(s State, t int64) Debt {

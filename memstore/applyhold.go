@@ -37,7 +37,7 @@ func (b *slotBound) ApplyHold(
 
 // openFast opens a hold on a key that has a slot, if the units are available and there
 // is room, and if no hold of the key has expired or has the same id. If done is false,
-// nothing has changed.
+// the key is unchanged.
 func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
@@ -70,11 +70,12 @@ func (b *slotBound) amount(op *headgate.HoldOp) int64 {
 // mayOpen reports whether the key may have another hold, and none of its holds has
 // expired or has the same id.
 func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.HoldOp, t int64) bool {
-	return len(k.ledger.Holds) < b.holds.Open() && !k.ledger.HasExpired(t) &&
+	return len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.HasExpired(t) &&
 		(op.Private || k.ledger.Find(op.ID) < 0 && !sh.hasEnded(d, op.ID))
 }
 
-// takeHeld takes n units of a key with open holds, and reserves the memory of one more.
+// takeHeld takes n units of a key with open holds, and reserves the memory of one
+// more hold.
 func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
 	next, ok := b.step.Take(k.account.State, t, n)
 	if !ok || !b.store.logs.reserveFast(holdBytes) {
@@ -114,7 +115,7 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 }
 
 // commitFast ends an open hold of a key, if no hold of the key has expired. If done is
-// false, nothing has changed.
+// false, the key is unchanged.
 func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
@@ -131,6 +132,6 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp) (result h
 	sh.end(b.store, k, d, i, op.Private)
 	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
 	result.Decision = b.step.Answer(k.account.State, t, 0, 0, true)
-	b.store.settle(sh, d, k)
+	b.store.moveToSlot(sh, d, k)
 	return result, true
 }

@@ -162,8 +162,9 @@ func (x *holdTransaction) open() error {
 	return nil
 }
 
-// replayed reports whether the hold was opened before with the same units, or returns
-// [headgate.ErrHoldConflict] if it was opened with others.
+// replayed reports whether the hold was opened before with the same units. It returns
+// [headgate.ErrHoldConflict] if it was opened with others, and [headgate.ErrTooManyHolds]
+// if a key has the maximum number of open holds.
 func (x *holdTransaction) replayed() (found bool, err error) {
 	x.eachTarget(func(i int, t *target, n int64) {
 		units, ok := t.unitsOf(x.ops[i].ID, x.t)
@@ -171,7 +172,7 @@ func (x *holdTransaction) replayed() (found bool, err error) {
 		if ok && units != n {
 			err = fmt.Errorf("memstore: %w: it was opened with %d units, not %d", headgate.ErrHoldConflict, units, n)
 		}
-		if !ok && t.held != nil && len(t.held.ledger.Holds) >= x.debits[i].settings().Open() && err == nil {
+		if !ok && t.held != nil && len(t.held.ledger.Holds) >= x.debits[i].settings().MaxOpenOrDefault() && err == nil {
 			err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, len(t.held.ledger.Holds))
 		}
 	})
@@ -186,7 +187,7 @@ func (t *target) unitsOf(id headgate.HoldID, at int64) (int64, bool) {
 			return t.held.ledger.Holds[i].Units, true
 		}
 	}
-	record, ok := t.holds.replay(t.d, id, at)
+	record, ok := t.holds.endedHold(t.d, id, at)
 	return record.units, ok
 }
 
@@ -234,7 +235,7 @@ func (x *holdTransaction) changeHolds() {
 			t.holds.end(x.store, t.held, t.d, index, x.ops[i].Private)
 			t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)
 		default:
-			if _, ok := t.holds.replay(t.d, id, x.t); ok && x.verb == headgate.CommitHold {
+			if _, ok := t.holds.endedHold(t.d, id, x.t); ok && x.verb == headgate.CommitHold {
 				result.Replayed = true
 			} else {
 				result.Err = headgate.ErrUnknownHold

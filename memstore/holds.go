@@ -10,11 +10,11 @@ import (
 
 const (
 	maxHoldShards = 64
-	// holdBytes is the memory of a hold: 56 bytes while it is open, and its share of a
-	// map afterwards.
+	// holdBytes is the memory of a hold: 56 bytes while it is open, and its map entry
+	// afterwards.
 	holdBytes = 64
-	// heldKeyBytes is the memory of a key with open holds in addition to its holds, with
-	// its share of the map.
+	// heldKeyBytes is the memory of a key with open holds, including its map entry and
+	// without its holds.
 	heldKeyBytes = 192
 	// In one of sweepEvery calls that open a hold, up to sweepOnHold keys and ended holds
 	// are checked for expiry.
@@ -23,7 +23,7 @@ const (
 )
 
 // holdRegion stores the open holds of all keys, and the holds that have ended before
-// their deadline. Its memory is charged to the budget of the sliding logs.
+// their deadline. Its memory counts towards the memory limit of the sliding logs.
 //
 // A key with open holds is marked in its slot, and its state is stored here instead. All
 // other keys are not affected.
@@ -37,9 +37,9 @@ type holdRegion struct {
 type holdShard struct {
 	mu    sync.Mutex
 	keys  map[digest]*heldKey
-	ended map[endedHold]endedRecord
-	// unused is a key that was removed, whose memory the next key uses; may be nil.
-	unused *heldKey
+	ended map[holdName]endedRecord
+	// spare is a key that was removed, whose memory the next key uses; may be nil.
+	spare  *heldKey
 	opened uint32 // number of calls of sweepSometimes
 }
 
@@ -51,13 +51,14 @@ type heldKey struct {
 	log     *logBound         // rule of the first hold on a sliding log; nil for other algorithms
 }
 
-// endedHold identifies a hold that was committed before its deadline, and endedRecord is
-// kept until then, so that a repeated request has no effect.
-type endedHold struct {
+// holdName identifies a hold.
+type holdName struct {
 	key digest
 	id  headgate.HoldID
 }
 
+// endedRecord has the units and the deadline of a hold that was committed before its
+// deadline. It is kept until then, so that a repeated request has no effect.
 type endedRecord struct{ units, deadline int64 }
 
 func (r *holdRegion) init(n int) {
@@ -72,22 +73,22 @@ func (r *holdRegion) shard(d digest) *holdShard { return &r.shards[r.index(d)] }
 
 func (r *holdRegion) index(d digest) int { return int(d.hi % uint64(len(r.shards))) }
 
-// add adds a key without holds. The caller holds sh.mu.
+// add adds a key without holds. sh.mu must be locked.
 func (sh *holdShard) add(d digest) *heldKey {
 	if sh.keys == nil {
-		sh.keys, sh.ended = make(map[digest]*heldKey), make(map[endedHold]endedRecord)
+		sh.keys, sh.ended = make(map[digest]*heldKey), make(map[holdName]endedRecord)
 	}
-	k := sh.unused
-	if sh.unused = nil; k == nil {
+	k := sh.spare
+	if sh.spare = nil; k == nil {
 		k = &heldKey{}
 	}
 	sh.keys[d] = k
 	return k
 }
 
-// replay returns the record of a hold that has ended, if its deadline is after t.
-func (sh *holdShard) replay(d digest, id headgate.HoldID, t int64) (endedRecord, bool) {
-	record, ok := sh.ended[endedHold{d, id}]
+// endedHold returns the record of a hold that has ended, if its deadline is after t.
+func (sh *holdShard) endedHold(d digest, id headgate.HoldID, t int64) (endedRecord, bool) {
+	record, ok := sh.ended[holdName{d, id}]
 	return record, ok && record.deadline > t
 }
 
@@ -141,7 +142,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 		a.State = out.Next
 		k.ledger.Observe(a, r.T)
 	}
-	b.store.settle(sh, d, k)
+	b.store.moveToSlot(sh, d, k)
 	return out, true
 }
 
@@ -156,10 +157,10 @@ func (b *slotBound) peekHeld(k *heldKey, r *algo.Request) algo.Result {
 	return algo.Apply(b.step, a.State, r)
 }
 
-// settle moves the state of k, the key with digest d, back to its slot if k has no open
-// hold. If another goroutine is moving the slot, the state stays where it is until the
-// next call. The caller holds sh.mu.
-func (s *Store) settle(sh *holdShard, d digest, k *heldKey) {
+// moveToSlot moves the state of k, the key with digest d, back to its slot if k has no
+// open hold. If another goroutine is moving the slot, the state stays in the region until
+// the next call. sh.mu must be locked.
+func (s *Store) moveToSlot(sh *holdShard, d digest, k *heldKey) {
 	if len(k.ledger.Holds) > 0 {
 		return
 	}
@@ -182,7 +183,7 @@ func (s *Store) removeHeld(sh *holdShard, d digest) {
 	k := sh.keys[d]
 	k.ledger.Holds = k.ledger.Holds[:0]
 	if k.rule, k.log = nil, nil; cap(k.ledger.Holds) < 16 {
-		sh.unused = k
+		sh.spare = k
 	}
 	delete(sh.keys, d)
 	s.logs.bytes.Add(-heldKeyBytes)
@@ -190,7 +191,7 @@ func (s *Store) removeHeld(sh *holdShard, d digest) {
 
 // hasEnded reports whether there is a record of the hold.
 func (sh *holdShard) hasEnded(d digest, id headgate.HoldID) bool {
-	_, ok := sh.ended[endedHold{d, id}]
+	_, ok := sh.ended[holdName{d, id}]
 	return ok
 }
 
@@ -198,7 +199,7 @@ func (sh *holdShard) hasEnded(d digest, id headgate.HoldID) bool {
 // so it needs no record.
 func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
 	if h := &k.ledger.Holds[i]; !private {
-		sh.ended[endedHold{d, h.ID}] = endedRecord{h.Units, h.Deadline}
+		sh.ended[holdName{d, h.ID}] = endedRecord{h.Units, h.Deadline}
 		return
 	}
 	s.logs.bytes.Add(-holdBytes)
@@ -224,7 +225,7 @@ func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
 		case d == own || !k.ledger.HasExpired(t):
 		case k.rule != nil:
 			s.expire(k, &k.account, t, k.rule.holds)
-			s.settle(sh, d, k)
+			s.moveToSlot(sh, d, k)
 		default:
 			k.log.sweepHeld(sh, d, k, t)
 		}

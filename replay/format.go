@@ -36,13 +36,14 @@ func ParseFormat(name string) (Format, error) {
 // record is one request of a log. It has 24 bytes.
 type record struct {
 	at   int64
-	cost int64  // withOperation if the text of the key begins with an operation
+	cost int64  // costOperation if the text of the key begins with an operation
 	key  uint32 // number of the key in a keyTable
 	line uint32 // line number in the piece, for the order of requests with equal times
 }
 
-// withOperation is the cost of a record whose text is that of operation.withKey.
-const withOperation = -1
+// costOperation marks a record whose text is an encoded operation and a key; see
+// operation.withKey.
+const costOperation = -1
 
 // lineReader parses lines of any format. It must not be used concurrently.
 type lineReader struct {
@@ -90,7 +91,7 @@ func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byt
 	switch format {
 	case JSONLines:
 		if reason = r.json.parse(line); reason == "" && r.json.op != nil {
-			return r.json.at, withOperation, r.json.op.withKey(r.json.key), ""
+			return r.json.at, costOperation, r.json.op.withKey(r.json.key), ""
 		}
 		return r.json.at, r.json.cost, r.json.key, reason
 	case Combined, Common:
@@ -140,7 +141,7 @@ func (r *lineReader) readLine(p *piece, line []byte) {
 		var key []byte
 		rec.at, rec.cost, key, reason = r.read(p.format, line)
 		if reason == "" {
-			hash := maphash.Bytes(hashSeed, keyOf(key, rec.cost == withOperation))
+			hash := maphash.Bytes(hashSeed, keyOf(key, rec.cost == costOperation))
 			rec.key, rec.line = p.keys.intern(hash, key), uint32(number)
 			p.add(rec)
 			return

@@ -17,7 +17,7 @@ type request struct {
 // requestOf returns the request of a record with the given text.
 func requestOf(rec record, text string, hash uint64) request {
 	q := request{at: rec.at, cost: rec.cost, key: text, hash: hash}
-	if rec.cost == withOperation {
+	if rec.cost == costOperation {
 		q.op, q.key = splitOperation(text)
 		q.cost = q.op.Cost
 	}

@@ -20,8 +20,8 @@ import (
 //	{"ts_us":1,"key":"k","op":"hold","id":"a","cost":5,"ttl_us":60000000}
 //	{"ts_us":9,"key":"k","op":"commit","id":"a","actual":2}
 //
-// In a record, it is stored before the key, so that the records of other lines need no
-// memory for it; see record.hasOperation.
+// A record stores it as JSON, a line feed and then the key. Records without an operation
+// store the key only.
 type operation struct {
 	Verb   string `json:"op"`
 	ID     string `json:"id,omitempty"`
@@ -30,7 +30,8 @@ type operation struct {
 	Actual int64  `json:"actual,omitempty"`
 }
 
-// operationVerbs are the valid values of the field op, in the order of the error.
+// operationVerbs are the valid values of the field op, in the order in which the error
+// message lists them.
 var operationVerbs = []string{"take", "hold", "commit", "extend", "cancel", "debit", "up_to", "refund", "reset"}
 
 // parseOperation parses the fields of an operation. cost is the field cost of the line.
@@ -96,9 +97,9 @@ func keyOf(text []byte, hasOperation bool) []byte {
 
 // outcome is the result of an operation, in addition to its decision.
 type outcome struct {
-	granted  int64
-	replayed bool
-	problem  string // value of the field error; empty if there was no error
+	granted   int64
+	replayed  bool
+	errorCode string // value of the field error; empty if there was no error
 }
 
 // holdName identifies a hold of a replay.
@@ -120,15 +121,15 @@ func (l *policyReplay) operate(ctx context.Context, q *request) (d headgate.Deci
 	default:
 		d, err = l.limiter.ResetAt(ctx, now, q.key)
 	}
-	if out.problem = problemOf(err); out.problem != "" {
+	if out.errorCode = errorCodeOf(err); out.errorCode != "" {
 		d, err = l.limiter.PeekAt(ctx, now, q.key, 0)
 		d.Allowed = op.Verb != "hold"
 	}
 	return d, out, err
 }
 
-// problemOf returns the value of the field error for an error of a hold, or "".
-func problemOf(err error) string {
+// errorCodeOf returns the value of the field error for an error of a hold, or "".
+func errorCodeOf(err error) string {
 	for target, name := range map[error]string{
 		headgate.ErrUnknownHold: "unknown_hold", headgate.ErrExpiredHold: "expired_hold",
 		headgate.ErrHoldConflict: "conflict", headgate.ErrTooManyHolds: "too_many_holds",
@@ -195,8 +196,8 @@ func appendOperation(dst []byte, op *operation, out outcome) []byte {
 	if out.replayed {
 		dst = append(dst, `,"replayed":true`...)
 	}
-	if out.problem != "" {
-		dst = append(append(append(dst, `,"error":"`...), out.problem...), '"')
+	if out.errorCode != "" {
+		dst = append(append(append(dst, `,"error":"`...), out.errorCode...), '"')
 	}
 	return dst
 }

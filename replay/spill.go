@@ -83,7 +83,7 @@ func (s *spill) writeAll(w *bufio.Writer, m *merger) error {
 		}
 		for _, q := range batch {
 			if q.op != nil {
-				q.cost, q.key = withOperation, string(q.op.withKey([]byte(q.key)))
+				q.cost, q.key = costOperation, string(q.op.withKey([]byte(q.key)))
 			}
 			head = binary.AppendUvarint(head[:0], uint64(q.at-last))
 			head = binary.AppendUvarint(head, uint64(q.cost))
@@ -147,7 +147,7 @@ func (r *spilledRun) refill(c *cursor) error {
 		start := text.Len()
 		text.Write(r.key)
 		c.names = append(c.names, text.String()[start:])
-		c.hashes = append(c.hashes, maphash.Bytes(hashSeed, keyOf(r.key, rec.cost == withOperation)))
+		c.hashes = append(c.hashes, maphash.Bytes(hashSeed, keyOf(r.key, rec.cost == costOperation)))
 		r.records = append(r.records, rec)
 	}
 	c.records = r.records
