@@ -2,20 +2,12 @@ package demo
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
 	"fmt"
-	"io/fs"
-	"mime"
 	"net/http"
-	"path"
 	"regexp"
-	"time"
 
 	g "maragu.dev/gomponents"
-
-	"github.com/headgate/headgate/internal/theme"
 )
 
 // web contains the files that a browser loads. They are served as they are, without a
@@ -95,41 +87,4 @@ func dialectChoices() []choice {
 		all = append(all, choice{string(d), says[string(d)]})
 	}
 	return all
-}
-
-// addAssets adds a route for the icon and for each embedded file except the page. The
-// style sheet begins with the colours of the theme.
-func addAssets(mux *http.ServeMux) error {
-	mux.Handle("GET /icon.svg", asset("icon.svg", []byte(theme.Icon)))
-	return fs.WalkDir(web, "web", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Base(name) == "page.html" {
-			return err
-		}
-		content, err := web.ReadFile(name)
-		if path.Base(name) == "style.css" {
-			content = append([]byte(theme.Tokens), content...)
-		}
-		mux.Handle("GET "+name[len("web"):], asset(name, content))
-		return err
-	})
-}
-
-// asset returns a handler that serves content with the type of the file called name.
-// Browsers may cache the content but must revalidate it each time.
-func asset(name string, content []byte) http.Handler {
-	kinds := map[string]string{
-		".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".html": "text/html; charset=utf-8",
-	}
-	kind, ok := kinds[path.Ext(name)]
-	if !ok {
-		kind = mime.TypeByExtension(path.Ext(name))
-	}
-	sum := sha256.Sum256(content)
-	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", kind)
-		w.Header().Set("ETag", tag)
-		w.Header().Set("Cache-Control", "no-cache")
-		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-	})
 }

@@ -17,7 +17,7 @@ func (h *Handler) parts() map[string]g.Node {
 	all, limit, example := descriptions(), defaultSettings(), glanceSettings()
 	chosen := scenarios()[0].Look[0]
 	return map[string]g.Node{
-		"store": g.Text(h.opts.Store), "docs": g.Text(docsURL),
+		"store": g.Text(h.opts.Store), "docs": g.Text(docsURL), "modules": modules(),
 		"max-burst": number(maxBurst), "max-stream": number(maxStreamRate), "max-units": number(maxUnits), "max-period": number(maxPeriodMS / 1000),
 		"rate": number(limit.Rate), "burst": number(limit.Burst), "queue": number(limit.Queue), "cost": number(limit.Cost),
 		"glance-rate": number(example.Rate), "glance-burst": number(example.Burst), "glance-queue": number(example.Queue),

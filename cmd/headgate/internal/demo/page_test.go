@@ -1,6 +1,8 @@
 package demo_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"go/format"
 	"io"
 	"net/http"
@@ -74,6 +76,63 @@ func TestPageKeepsItsPolicy(t *testing.T) {
 	}
 	if status := get(t, s.URL+"/style.css", map[string]string{"If-None-Match": mustTag(t, s.URL+"/style.css")}); status != http.StatusNotModified {
 		t.Errorf("the same file again: got %d want 304", status)
+	}
+}
+
+// TestCompressed: a client that accepts gzip gets the same content compressed, with
+// another entity tag.
+func TestCompressed(t *testing.T) {
+	t.Parallel()
+	url := serve(t, demo.Options{}).URL + "/style.css"
+	get := func(accepted string) (*http.Response, []byte) {
+		request, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept-Encoding", accepted)
+		resp, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, body
+	}
+	plain, text := get("identity, gzip;q=0")
+	compressed, packed := get("br, gzip")
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(unpacked); err != nil || !bytes.Equal(got, text) || len(packed) > len(text)/2 {
+		t.Errorf("%d compressed bytes of %d differ from the content or are too many: %v", len(packed), len(text), err)
+	}
+	if plain.Header.Get("Content-Encoding") != "" || compressed.Header.Get("Content-Encoding") != "gzip" || plain.Header.Get("ETag") == compressed.Header.Get("ETag") {
+		t.Errorf("got %v and %v, want gzip only if it is accepted, with another entity tag", plain.Header, compressed.Header)
+	}
+}
+
+// TestModulesArePreloaded: the page has a link for each module that another one imports.
+func TestModulesArePreloaded(t *testing.T) {
+	t.Parallel()
+	_, text := fetch(t, serve(t, demo.Options{}).URL)
+	files, err := filepath.Glob("web/js/*.js")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		script, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imported := range regexp.MustCompile(`from './([a-z]+\.js)'`).FindAllStringSubmatch(string(script), -1) {
+			if !strings.Contains(text, `<link rel="modulepreload" href="js/`+imported[1]+`">`) {
+				t.Errorf("%s imports %s, which the page does not preload", file, imported[1])
+			}
+		}
 	}
 }
 
