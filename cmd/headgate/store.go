@@ -81,7 +81,7 @@ func writeFindings(w io.Writer, store string, findings []storeopen.Finding, asJS
 		if err := writeJSON(w, report); err != nil {
 			return err
 		}
-	} else if err := listFindings(w, findings); err != nil {
+	} else if err := listFindings(w, findings, showsColours(w)); err != nil {
 		return err
 	}
 	if failing {
@@ -92,21 +92,32 @@ func writeFindings(w io.Writer, store string, findings []storeopen.Finding, asJS
 
 // listFindings writes the findings as a table of textColumns columns. The text of a
 // failure stays on one line, so that it can be searched and copied.
-func listFindings(w io.Writer, findings []storeopen.Finding) error {
+func listFindings(w io.Writer, findings []storeopen.Finding, colours bool) error {
 	longest := slices.MaxFunc(findings, func(a, b storeopen.Finding) int { return cmp.Compare(len(a.Check), len(b.Check)) })
 	width := len(longest.Check)
-	var b strings.Builder
 	for _, f := range findings {
-		name := fmt.Sprintf("%-7s  %-*s", f.Level, width, f.Check)
-		if f.Level == storeopen.Failing {
-			b.WriteString(name + "  " + f.Says + "\n")
-		} else {
-			writeEntry(&b, name, strings.Fields(f.Says), width+11)
+		entry := findingEntry(f, width)
+		if colours {
+			entry = coloured(f.Level) + strings.TrimPrefix(entry, string(f.Level))
 		}
-		if f.Advice != "" {
-			writeEntry(&b, "", append([]string{"→"}, strings.Fields(f.Advice)...), width+11)
+		if _, err := io.WriteString(w, entry); err != nil {
+			return err
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return nil
+}
+
+// findingEntry returns the lines of a finding. width is that of the column of checks.
+func findingEntry(f storeopen.Finding, width int) string {
+	var b strings.Builder
+	name := fmt.Sprintf("%-7s  %-*s", f.Level, width, f.Check)
+	if f.Level == storeopen.Failing {
+		b.WriteString(name + "  " + f.Says + "\n")
+	} else {
+		writeEntry(&b, name, strings.Fields(f.Says), width+11)
+	}
+	if f.Advice != "" {
+		writeEntry(&b, "", append([]string{"→"}, strings.Fields(f.Advice)...), width+11)
+	}
+	return b.String()
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestTablesFitTerminal(t *testing.T) {
 				return listFindings(b, []storeopen.Finding{
 					{Level: storeopen.Warning, Check: "connection", Says: "the server at " + long + " answers after 1234567 ms", Advice: "use " + long + " instead"},
 					{Level: storeopen.Failing, Check: "persistence", Says: failure},
-				})
+				}, false)
 			},
 			[]string{long, "1234567 ms", "→ use", failure},
 		},
@@ -74,5 +75,19 @@ func TestExplainKeepsSpacesOfKey(t *testing.T) {
 	e := explanation{Policies: []explainedPolicy{{Policy: "p", Key: "two  spaces", KeyBy: "ip"}}}
 	if err := e.print(&b, nil); err != nil || !strings.Contains(b.String(), `"two  spaces"`) {
 		t.Errorf("got %s, error %v", b.String(), err)
+	}
+}
+
+// TestFindingsOnTerminal: levels have colours on a terminal, unless NO_COLOR is set. The
+// program “script” gives the command a terminal.
+func TestFindingsOnTerminal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ environment, want string }{
+		{"TERM=xterm NO_COLOR=", "\x1b[32mok\x1b[0m       memory"}, {"TERM=xterm NO_COLOR=1", "ok       memory"}, {"TERM=dumb NO_COLOR=", "ok       memory"},
+	} {
+		out, err := exec.Command("script", "-qec", "env "+c.environment+" headgate store check memory://", "/dev/null").Output()
+		if err != nil || !strings.HasPrefix(string(out), c.want) {
+			t.Errorf("%s: got %q, want %q first: %v", c.environment, out, c.want, err)
+		}
 	}
 }

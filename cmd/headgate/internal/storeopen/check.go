@@ -13,6 +13,9 @@ import (
 // the advice.
 type Finding = diagnosis.Finding
 
+// Level is the level of a finding.
+type Level = diagnosis.Level
+
 // The levels of a finding.
 const (
 	Fine    = diagnosis.Fine
