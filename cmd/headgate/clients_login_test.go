@@ -40,7 +40,7 @@ func launchLogins(t *testing.T) *launched {
 // one after it. Without the service, every attempt is denied.
 func TestLoginForms(t *testing.T) {
 	t.Parallel()
-	want := "logged in\n" + strings.Repeat("wrong password\n", 5) + strings.Repeat("denied by login_pair, Retry-After: <=1200\n", 2)
+	want := "logged in\n" + strings.Repeat("wrong password\n", 5) + strings.Repeat("too many attempts, Retry-After: <=1200\n", 2)
 	for language := range loginPrograms {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +69,7 @@ func TestLoginFormsShareLimits(t *testing.T) {
 		{"::1", "0:0:0:0:0:0:0:2", "::3"},
 	} {
 		for j, language := range []string{"php", "python", "node"} {
-			want := []string{strings.Repeat("wrong password\n", 2), strings.Repeat("wrong password\n", 3), "denied by login_pair, Retry-After: <=1200\n"}[j]
+			want := []string{strings.Repeat("wrong password\n", 2), strings.Repeat("wrong password\n", 3), "too many attempts, Retry-After: <=1200\n"}[j]
 			guesses := [][]string{{"a", "b"}, {"c", "d", "e"}, {"f"}}[j]
 			env := []string{"LOGIN_ADDRESS=" + addresses[j], "LOGIN_SECRET=secret of case " + strconv.Itoa(i)}
 			if got := loginAttempts(t, language, service, env, guesses...); got != want {
@@ -89,7 +89,7 @@ func TestLoginFormsKnownBrowser(t *testing.T) {
 		loginAttempts(t, "python", service, env, "a", "b", "c", "d", "e")
 	}
 	for language := range loginPrograms {
-		if got := loginAttempts(t, language, service, nil, "right"); got != "denied by login_account, Retry-After: <=1200\n" {
+		if got := loginAttempts(t, language, service, nil, "right"); got != "too many attempts, Retry-After: <=1200\n" {
 			t.Errorf("%s, a new browser: got %s", language, got)
 		}
 		if got := loginAttempts(t, language, service, []string{"LOGIN_KNOWN=1"}, "right"); got != "logged in\n" {

@@ -9,7 +9,7 @@ const headgate = axios.create({
   baseURL: process.env.RATE_LIMIT_HTTP ?? 'http://127.0.0.1:8080',
   timeout,
   httpAgent: new http.Agent({ keepAlive: true }),
-  validateStatus: (status) => status === 200 || status === 429, // 429 is an answer
+  validateStatus: (status) => status === 200 || status === 429, // 429 is a decision, not an error
 });
 // [end connect]
 

@@ -62,8 +62,9 @@ async function login(account, address, password, known) {
   const decision = await headgate('check', items);
   if (decision === null) return 'not decided: denied'; // fail closed, with status 503
   if (!decision.allowed) { // status 429
+    console.error(`login denied by ${decision.denied_by.join(', ')}`); // not for the client
     const retry = Math.ceil(decision.retry_after_ms / 1000);
-    return `denied by ${decision.denied_by.join(', ')}, Retry-After: ${retry}`;
+    return `too many attempts, Retry-After: ${retry}`;
   }
   if (!passwordIsRight(account, password)) return 'wrong password'; // the charge stays
   await headgate('refund', items);

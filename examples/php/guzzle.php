@@ -14,7 +14,7 @@ function headgate(): Client
         'base_uri' => getenv('RATE_LIMIT_HTTP') ?: 'http://127.0.0.1:8080',
         'connect_timeout' => $timeout,
         'timeout' => $timeout,
-        'http_errors' => false, // 429 is an answer; without this line Guzzle throws
+        'http_errors' => false, // 429 is a decision, not an error; without this line Guzzle throws
     ]);
 }
 // [end connect]

@@ -65,8 +65,9 @@ function login(string $account, string $address, string $password, bool $known):
         return 'not decided: denied'; // fail closed, with status 503
     }
     if (!$decision['allowed']) { // status 429
+        error_log('login denied by ' . implode(', ', $decision['denied_by'])); // not for the client
         $retry = (int) ceil($decision['retry_after_ms'] / 1000);
-        return 'denied by ' . implode(', ', $decision['denied_by']) . ", Retry-After: $retry";
+        return "too many attempts, Retry-After: $retry";
     }
     if (!password_is_right($account, $password)) {
         return 'wrong password'; // the charge stays

@@ -68,8 +68,9 @@ def login(account: str, address: str, password: str, known: bool) -> str:
     if decision is None:
         return "not decided: denied"  # fail closed, with status 503
     if not decision["allowed"]:  # status 429
+        logging.warning("login denied by %s", ", ".join(decision["denied_by"]))  # not for the client
         retry = math.ceil(decision["retry_after_ms"] / 1000)
-        return f"denied by {', '.join(decision['denied_by'])}, Retry-After: {retry}"
+        return f"too many attempts, Retry-After: {retry}"
     if not password_is_right(account, password):
         return "wrong password"  # the charge stays
     headgate("refund", items)

@@ -333,7 +333,7 @@ func TestProxyResponses(t *testing.T) {
 		c.wire.Cut()
 		begun = time.Now()
 		r = another.do("POST", "/plain/down", "")
-		c.checkUndecided(t, r, "down", want["Headgate is down"])
+		c.checkUndecided(t, r, "down", want["Headgate is unavailable"])
 		if took := time.Since(begun); took > askTimeout {
 			t.Errorf("down: answered after %v, want immediately", took)
 		}

@@ -86,7 +86,7 @@ func TestProxiesForwardErrorsOfApplication(t *testing.T) {
 			}
 		}
 		check("up")
-		if want["Headgate is down"] == http.StatusOK {
+		if want["Headgate is unavailable"] == http.StatusOK {
 			c.wire.Cut()
 			check("down")
 			c.wire.Restore()
