@@ -15,6 +15,7 @@ SEED     ?= $(shell date +%s)
 ROUNDS   ?= 5
 DOCKER   ?= docker
 TIME     ?= 500ms
+BASE     ?= /
 TARGETS  ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
 
 TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
@@ -75,6 +76,10 @@ pictures: ## Regenerate the pictures of the algorithms in docs/pictures
 .PHONY: screenshots
 screenshots: setup-long ## Regenerate the demo screenshots in docs/pictures in a browser
 	go test ./cmd/headgate/internal/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
+
+.PHONY: site
+site: setup-long ## Build the documentation site for the path BASE (/) in dist/site
+	scripts/site dist/site $(BASE)
 
 ##@ Tests
 

@@ -43,6 +43,10 @@ var serviceRules = map[string]packageRule{
 		code:  []string{".", "algo", "httpfields", "internal/theme", service("localaccess")},
 		tests: []string{"internal/leaktest", "internal/micros", "memstore", service("chromium")},
 	},
+	service("docsite"): {
+		why:   "tests of the documentation site",
+		tests: []string{"internal/leaktest", service("chromium")},
+	},
 	service("engine"): {
 		why:   "it decides for every interface over the store that it is given",
 		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", service("memo"), service("routing"), service("suggest")},
@@ -158,7 +162,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	"github.com/chromedp": {
 		why:   "a real browser in tests",
 		code:  []string{service("chromium")},
-		tests: []string{"cmd/headgate", service("demo")},
+		tests: []string{"cmd/headgate", service("demo"), service("docsite")},
 	},
 	"github.com/envoyproxy/go-control-plane": {
 		why: "Envoy's protocol messages; a real xDS server in tests",

@@ -34,7 +34,7 @@ var (
 var excluded = []string{
 	".git", "dist", "LICENSE", "CHANGELOG.md", "internal/language", "bench/results", "go.work.sum",
 	"cmd/headgate/internal/envoyconfig/testdata", "replay/testdata", "conformance/testdata", "replay/assets",
-	"examples/node/node_modules",
+	"examples/node/node_modules", "tools/site/node_modules",
 }
 
 // finding is a place with a wording to change.
