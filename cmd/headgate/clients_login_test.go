@@ -21,13 +21,21 @@ var loginPrograms = map[string][]string{
 	"node":   {"node", "node/login_form.js"},
 }
 
-// loginAttempts runs a program with passwords and returns its output.
+// loggedDenial matches what a program logs if an attempt is denied.
+var loggedDenial = regexp.MustCompile(`login denied by \w+`)
+
+// loginAttempts runs a program with passwords. It returns its output, and a line for each
+// denial that it logged.
 func loginAttempts(t *testing.T, language string, service *launched, env []string, passwords ...string) string {
 	t.Helper()
 	command := loginPrograms[language]
 	cmd := exec.Command(command[0], append(command[1:len(command):len(command)], passwords...)...)
 	cmd.Dir, cmd.Env = "../../examples", env
-	return outputOfClient(t, cmd, service.addrs, 60_000)
+	output, log := outputAndLogOfClient(t, cmd, service.addrs, 60_000)
+	for _, denial := range loggedDenial.FindAllString(log, -1) {
+		output += denial + "\n"
+	}
+	return output
 }
 
 func launchLogins(t *testing.T) *launched {
@@ -40,7 +48,7 @@ func launchLogins(t *testing.T) *launched {
 // one after it. Without the service, every attempt is denied.
 func TestLoginForms(t *testing.T) {
 	t.Parallel()
-	want := "logged in\n" + strings.Repeat("wrong password\n", 5) + strings.Repeat("too many attempts, Retry-After: <=1200\n", 2)
+	want := "logged in\n" + strings.Repeat("wrong password\n", 5) + strings.Repeat("too many attempts, Retry-After: <=1200\n", 2) + strings.Repeat("login denied by login_pair\n", 2)
 	for language := range loginPrograms {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +77,7 @@ func TestLoginFormsShareLimits(t *testing.T) {
 		{"::1", "0:0:0:0:0:0:0:2", "::3"},
 	} {
 		for j, language := range []string{"php", "python", "node"} {
-			want := []string{strings.Repeat("wrong password\n", 2), strings.Repeat("wrong password\n", 3), "too many attempts, Retry-After: <=1200\n"}[j]
+			want := []string{strings.Repeat("wrong password\n", 2), strings.Repeat("wrong password\n", 3), "too many attempts, Retry-After: <=1200\nlogin denied by login_pair\n"}[j]
 			guesses := [][]string{{"a", "b"}, {"c", "d", "e"}, {"f"}}[j]
 			env := []string{"LOGIN_ADDRESS=" + addresses[j], "LOGIN_SECRET=secret of case " + strconv.Itoa(i)}
 			if got := loginAttempts(t, language, service, env, guesses...); got != want {
@@ -89,7 +97,7 @@ func TestLoginFormsKnownBrowser(t *testing.T) {
 		loginAttempts(t, "python", service, env, "a", "b", "c", "d", "e")
 	}
 	for language := range loginPrograms {
-		if got := loginAttempts(t, language, service, nil, "right"); got != "too many attempts, Retry-After: <=1200\n" {
+		if got := loginAttempts(t, language, service, nil, "right"); got != "too many attempts, Retry-After: <=1200\nlogin denied by login_account\n" {
 			t.Errorf("%s, a new browser: got %s", language, got)
 		}
 		if got := loginAttempts(t, language, service, []string{"LOGIN_KNOWN=1"}, "right"); got != "logged in\n" {

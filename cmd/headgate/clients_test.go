@@ -168,6 +168,13 @@ func (p *clientProgram) run(t *testing.T, root string, addrs map[string]string, 
 // stay set.
 func outputOfClient(t *testing.T, cmd *exec.Cmd, addrs map[string]string, timeoutMS int) string {
 	t.Helper()
+	output, _ := outputAndLogOfClient(t, cmd, addrs, timeoutMS)
+	return output
+}
+
+// outputAndLogOfClient is like outputOfClient and also returns the standard error.
+func outputAndLogOfClient(t *testing.T, cmd *exec.Cmd, addrs map[string]string, timeoutMS int) (output, log string) {
+	t.Helper()
 	host, port, _ := strings.Cut(addrs["resp"], ":")
 	cmd.Env = append(append(os.Environ(), cmd.Env...), "PORT=0", "PYTHONDONTWRITEBYTECODE=1",
 		"RATE_LIMIT_HTTP=http://"+addrs["http"], "RATE_LIMIT_RESP="+addrs["resp"],
@@ -180,7 +187,7 @@ func outputOfClient(t *testing.T, cmd *exec.Cmd, addrs map[string]string, timeou
 		t.Fatalf("%v: %v\n%s%s", cmd.Args, err, out, stderr.String())
 	}
 	t.Log(stderr.String())
-	return retryAfterSeconds.ReplaceAllString(string(out), "<=1200")
+	return retryAfterSeconds.ReplaceAllString(string(out), "<=1200"), stderr.String()
 }
 
 func (p *clientProgram) mustPrint(t *testing.T, root string, addrs map[string]string, timeoutMS int, want string) {
