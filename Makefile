@@ -101,6 +101,7 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 .PHONY: test-full
 test-full: setup-long
 	go test -vet=off -p $(PARALLEL) $(SHIPPED)
+	go test -vet=off -timeout 2h ./internal/calendar -run TestEdges -all-zones
 
 .PHONY: test-race
 test-race: setup

@@ -1,0 +1,126 @@
+package calendar_test
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/calendar"
+)
+
+var allZones = flag.Bool("all-zones", false, "compare all zones of the database with Python's zoneinfo and with JavaScript's Intl")
+
+// zones have rules at which calendars often go wrong: differences of parts of an hour, a
+// skipped day, gaps at midnight, two changes in a month, and a change of two hours.
+// The ordinary tests compare some of them.
+var zones = []string{
+	"Pacific/Apia", "America/Sao_Paulo", "Antarctica/Troll", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Monrovia", "Asia/Gaza",
+	"Europe/Dublin", "Europe/Berlin", "America/St_Johns", "Africa/Casablanca", "Pacific/Kwajalein", "America/New_York", "Asia/Kolkata", "UTC",
+}
+
+var units = map[string]calendar.Unit{
+	"hour": calendar.Hour, "day": calendar.Day, "week": calendar.Week, "month": calendar.Month, "quarter": calendar.Quarter, "year": calendar.Year,
+}
+
+// TestEdgesEqualZoneinfo compares every edge from 1970 to 2100 with Python's zoneinfo,
+// which reads the same zone database.
+func TestEdgesEqualZoneinfo(t *testing.T) {
+	t.Parallel()
+	compareEdges(t, names(t, 3), "python3", "testdata/edges.py")
+}
+
+// TestEdgesEqualIntl compares the edges with Intl of JavaScript, which has its own zone
+// database.
+func TestEdgesEqualIntl(t *testing.T) {
+	t.Parallel()
+	compareEdges(t, names(t, 2), "node", "testdata/edges.js")
+}
+
+// names returns the zones to compare: some, or with -all-zones all.
+func names(t *testing.T, some int) []string {
+	t.Helper()
+	if !*allZones {
+		return zones[:some]
+	}
+	out, err := exec.Command("python3", "testdata/edges.py", "--names").Output()
+	if err != nil {
+		t.Fatalf("python3 testdata/edges.py --names: %v", err)
+	}
+	all := strings.Fields(string(out))
+	if len(all) < 300 {
+		t.Fatalf("got %d zones want at least 300", len(all))
+	}
+	return all
+}
+
+// compareEdges compares hashes of the edges with the hashes that a program prints.
+func compareEdges(t *testing.T, zones []string, program ...string) {
+	t.Helper()
+	for _, zone := range zones {
+		out, err := exec.Command(program[0], append(program[1:], zone)...).Output()
+		if err != nil {
+			t.Fatalf("%v %s: %v", program, zone, err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		if len(lines) < 7 {
+			t.Errorf("%s: got %d lines want at least 7", zone, len(lines))
+		}
+		for _, line := range lines {
+			var name, unit, hash string
+			var from, count int
+			if _, err := fmt.Sscan(line, &name, &unit, &from, &count, &hash); err != nil || name != zone {
+				t.Fatalf("%q: error %v", line, err)
+			}
+			if got, want := edgesOf(t, units[unit], zone, from), fmt.Sprintf("%d %s", count, hash); got != want {
+				t.Errorf("%s %s from %d: got %s want %s", zone, unit, from, got, want)
+			}
+		}
+	}
+}
+
+// edgesOf returns the number and the hash of the edges from 1970 to 2100.
+func edgesOf(t *testing.T, unit calendar.Unit, zone string, from int) string {
+	t.Helper()
+	c, err := calendar.New(unit, zone, from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	sum, count := sha256.New(), 0
+	for _, edge := c.Window(0); edge < last; count++ {
+		fmt.Fprintf(sum, "%d\n", edge/1_000_000)
+		begin, end := c.Window(edge)
+		if begin != edge || end <= begin {
+			t.Fatalf("%s: the window after %d is [%d, %d)", zone, edge, begin, end)
+		}
+		if again, _ := c.Window(end - 1); again != begin {
+			t.Fatalf("%s: the window of %d begins at %d want %d", zone, end-1, again, begin)
+		}
+		edge = end
+	}
+	return fmt.Sprintf("%d %x", count, sum.Sum(nil))
+}
+
+func TestZoneRejectsNamesOfThisMachine(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Local", "/etc/localtime", "../Europe/Berlin", "right/UTC", "Europe//Berlin", "europe berlin", "Mars/Base"} {
+		if _, err := calendar.Zone(name); err == nil {
+			t.Errorf("Zone(%q): got no error want one", name)
+		}
+	}
+}
+
+func TestWindowOfThePresentDoesNotAllocate(t *testing.T) {
+	c, err := calendar.New(calendar.Month, "America/New_York", 14)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	if got := testing.AllocsPerRun(100, func() { c.Window(now) }); got != 0 {
+		t.Errorf("got %v allocations want 0", got)
+	}
+}
