@@ -22,6 +22,10 @@ const (
 	// epoch. It allows at most L units in each window, and therefore up to 2·L units in
 	// a span of one period.
 	FixedWindow Algorithm = "fixed_window"
+	// CalendarWindow counts units in windows of the calendar of a time zone; see
+	// [Calendar]. It allows at most L units in each window. It is the algorithm of a
+	// limit with a calendar and no period if a policy names no algorithm.
+	CalendarWindow Algorithm = "calendar_window"
 	// SlidingLog stores the time at which each unit was spent. It allows at most L
 	// units in any span of one period and needs O(L) memory per key.
 	SlidingLog Algorithm = "sliding_log"
@@ -60,6 +64,7 @@ var kinds = map[Algorithm]kind{
 	SlidingLog:          {refill: RefillWindow, holds: true},
 	SlidingWindow:       {refill: RefillWindow, holds: true},
 	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
+	CalendarWindow:      {refill: RefillWindow, large: true, calendar: true},
 }
 
 type kind struct {
@@ -68,6 +73,7 @@ type kind struct {
 	queues   bool
 	holds    bool
 	large    bool // accepts a rate above MaxUnits
+	calendar bool // accepts a limit with a Calendar
 }
 
 // kind returns the properties of a. The result for an unknown name is the zero kind.
@@ -107,4 +113,17 @@ func (a Algorithm) MaxRate() int64 {
 		return MaxWindowUnits
 	}
 	return MaxUnits
+}
+
+// HasCalendar reports whether a counts in windows of the calendar. Only then may a limit
+// have a [Limit.Calendar]. HasCalendar returns false for an unknown name.
+func (a Algorithm) HasCalendar() bool { return a.kind().calendar }
+
+// For returns the algorithm of the limit l in a policy whose algorithm is a. It is a,
+// except if a is empty and l has a calendar and no period: then it is [CalendarWindow].
+func (a Algorithm) For(l Limit) Algorithm {
+	if a == "" && l.isOnlyCalendar() {
+		return CalendarWindow
+	}
+	return a
 }

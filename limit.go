@@ -41,6 +41,10 @@ type Limit struct {
 	// capacity of the bucket is then Queue + 1 and Burst must be 0. If Queue is 0,
 	// Burst sets the capacity. Queue must be 0 for all other algorithms.
 	Queue int64
+	// Calendar is used in place of Period under [CalendarWindow]: windows of the
+	// calendar, as in “500/day in Europe/Berlin”. Period, Burst and Queue must then be
+	// 0, except for “10000/week”, which has both; see [Calendar].
+	Calendar Calendar
 }
 
 // Capacity returns B, the maximum number of units that a bucket with this limit
@@ -62,6 +66,11 @@ func (l Limit) Capacity() int64 {
 func (l Limit) Validate() error {
 	if err := l.validateRate(); err != nil {
 		return err
+	}
+	if l.Calendar != (Calendar{}) {
+		if err := l.validateCalendar(); err != nil || l.Period == 0 {
+			return err
+		}
 	}
 	if l.Period < MinPeriod || l.Period > MaxPeriod {
 		return &LimitError{"period", l.Period.String(), "must be 1ms to 366 days (8784h)"}
@@ -94,7 +103,7 @@ func (l Limit) validateRate() error {
 }
 
 // boundOfLargeRate is the bound in the error for a rate above MaxWindowUnits.
-const boundOfLargeRate = "must be 1 to 1000000000, or to 9007199254740991 under fixed_window"
+const boundOfLargeRate = "must be 1 to 1000000000, or to 9007199254740991 under fixed_window and calendar_window"
 
 func inRange(field string, value, least int64) error {
 	if value < least || value > MaxUnits {

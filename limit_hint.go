@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -101,14 +100,14 @@ func wholeRate(decimal string, period time.Duration) (Limit, bool) {
 // time. The parameter count is the number before the word.
 func (s *scanner) failUnit(word string, count int64) error {
 	switch lower := strings.ToLower(clip(word)); {
-	case slices.Contains(calendarUnits, lower):
-		return s.failAt(word, "calendar months and years are not supported; write a number of days, for example 30d")
+	case calendarHints[lower] != "":
+		return s.failAt(word, "a window of the calendar is a single unit; write "+calendarHints[lower]+" without a number, or a number of days, for example 30d")
 	case strings.ContainsAny(lower, "0123456789"):
 		if period, ok := compoundPeriod(strconv.FormatInt(count, 10) + lower); ok {
 			return s.failAt(word, "expected a period of one unit; write "+formatPeriod(period))
 		}
 	case word == "M":
-		return s.failAt(word, "units are in lower case; m is a minute, and months are not supported")
+		return s.failAt(word, "units are in lower case; m is a minute; write month for a month of the calendar")
 	case unitLength(lower) > 0:
 		return s.failAt(word, "units are in lower case; write "+lower)
 	}

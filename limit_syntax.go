@@ -24,9 +24,12 @@ var periodUnits = [...]struct {
 	{"us", []string{"microsecond", "microseconds"}, time.Microsecond},
 }
 
-// calendarUnits are units whose length depends on the calendar. ParseLimit does not
-// accept them.
-var calendarUnits = []string{"mo", "mon", "month", "months", "y", "yr", "year", "years"}
+// calendarHints has, for a word that ParseLimit does not accept, the unit of the calendar
+// that it probably means.
+var calendarHints = map[string]string{
+	"mo": "month", "mon": "month", "month": "month", "months": "month", "quarter": "quarter", "quarters": "quarter",
+	"y": "year", "yr": "year", "year": "year", "years": "year",
+}
 
 // ParseLimit parses a limit: a rate, a slash or "per", a period, and an optional
 // capacity.
@@ -37,12 +40,17 @@ var calendarUnits = []string{"mo", "mon", "month", "months", "y", "yr", "year", 
 //	1000/24h                 1000 per 24 hours
 //	5/15m burst 20           5 per 15 minutes on average, 20 simultaneously
 //	100/1m queue 50          100 per minute, up to 50 queued (leaky bucket)
+//	1000000/month            1000000 per calendar month, in UTC (calendar_window)
+//	500/day in Europe/Berlin from 06:00
+//	                         500 per day from 6 in the morning (calendar_window)
 //
 // A period is a unit with an optional whole number before it. The units are ms, s, m,
 // h, d and w, us for microseconds, and the words second, minute, hour, day and week,
 // their plurals, sec and min. Words are case-insensitive; the short units are
-// case-sensitive. Calendar months and years are not supported. “queue 0” means the same
-// as “burst 1”: no request waits in a queue.
+// case-sensitive. The words month, quarter and year are windows of the calendar, and with
+// “in” and a time zone or “from” and a start, so are hour, day and week. Under
+// [CalendarWindow] the word week alone is a week from Monday to Sunday; see [Calendar].
+// “queue 0” means the same as “burst 1”: no request waits in a queue.
 //
 // For text that cannot be parsed, ParseLimit returns a [*SyntaxError], which points at
 // the wrong part. For a limit outside the accepted range it returns a [*LimitError]. A
@@ -72,7 +80,14 @@ func MustParseLimit(text string) Limit {
 // String returns the limit in its shortest text form. [ParseLimit] parses this text to
 // the same limit.
 func (l Limit) String() string {
-	text := strconv.FormatInt(l.Rate, 10) + "/" + formatPeriod(l.Period)
+	if l.isOnlyCalendar() {
+		return strconv.FormatInt(l.Rate, 10) + "/" + l.Calendar.text()
+	}
+	period := formatPeriod(l.Period)
+	if l.Calendar.Unit != 0 {
+		period = l.Calendar.Unit.String()
+	}
+	text := strconv.FormatInt(l.Rate, 10) + "/" + period
 	if l.Burst > 0 {
 		text += " burst " + strconv.FormatInt(l.Burst, 10)
 	}
@@ -128,11 +143,26 @@ func (s *scanner) limit() (l Limit, err error) {
 		return l, s.failSeparator(l.Rate)
 	}
 	s.spaces()
-	if l.Period, err = s.period(); err != nil {
+	if err = s.window(&l); err != nil {
 		return l, err
 	}
 	s.spaces()
 	return l, s.capacity(&l)
+}
+
+// window parses a period or a calendar.
+func (s *scanner) window(l *Limit) error {
+	c, isPeriod, err := s.calendar()
+	if err != nil {
+		return err
+	}
+	if !isPeriod || c.Unit == CalendarWeek {
+		l.Calendar = c
+	}
+	if isPeriod {
+		l.Period, err = s.period()
+	}
+	return err
 }
 
 func (s *scanner) period() (time.Duration, error) {

@@ -18,7 +18,8 @@ type Policy struct {
 	Name string
 	// Limits are 1 to 32 limits. A request must be allowed by all of them.
 	Limits []Limit
-	// Algorithm is the algorithm of all limits. The zero value means [TokenBucket].
+	// Algorithm is the algorithm of all limits. The zero value means [TokenBucket], and
+	// [CalendarWindow] for limits with a calendar and no period.
 	Algorithm Algorithm
 	// OnStoreError is the failure mode, which decides requests while the store cannot.
 	// The zero value means [FailClosed]. The other modes require a store in this
@@ -81,7 +82,7 @@ func (p Policy) Validate() error {
 func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
-		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError, Holds: p.Holds}
+		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm.For(l), OnStoreError: p.OnStoreError, Holds: p.Holds}
 	}
 	return rules
 }

@@ -151,6 +151,7 @@ func init() {
 		{Name: headgate.SlidingLog, NewLog: newSlidingLog, Lua: slidingLogLua},
 		{Name: headgate.SlidingWindow, New: newSlidingWindow, Lua: slidingWindowLua},
 		{Name: headgate.LeakyBucket, New: newLeakyBucket, Lua: leakyBucketLua()},
+		{Name: headgate.CalendarWindow, New: newCalendarWindow, Lua: windowCountLua + calendarWindowLua},
 	}
 }
 
@@ -246,6 +247,14 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 				NamesWhere(func(other headgate.Algorithm) bool { return other.MaxRate() > name.MaxRate() })),
 		}
 	}
+	if l.Period == 0 && !name.HasCalendar() {
+		_, window, _ := strings.Cut(l.String(), "/")
+		return &headgate.LimitError{
+			Field: "period", Value: window,
+			Bound: fmt.Sprintf("must be a period under %s; write %s, or use the algorithm %s",
+				name, nominal[l.Calendar.Unit], NamesWhere(headgate.Algorithm.HasCalendar)),
+		}
+	}
 	if l.Queue > 0 && !name.Queues() {
 		return unused("queue", l.Queue, name, headgate.Algorithm.Queues)
 	}
@@ -253,6 +262,12 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 		return unused("burst", l.Burst, name, func(other headgate.Algorithm) bool { return !other.Windowed() })
 	}
 	return nil
+}
+
+// nominal has the period that is nearest to each unit of the calendar.
+var nominal = [...]string{
+	headgate.CalendarHour: "1h", headgate.CalendarDay: "24h", headgate.CalendarWeek: "7d",
+	headgate.CalendarMonth: "30d", headgate.CalendarQuarter: "90d", headgate.CalendarYear: "365d",
 }
 
 // unused returns the error for a field that the algorithm does not use. kind reports

@@ -123,7 +123,9 @@ func (d generator) limit(a algo.Algorithm) headgate.Limit {
 		default:
 			l.Burst = d.units()
 		}
-		if l.Queue == 0 && l.Validate() != nil {
+		if a.Name.HasCalendar() && d.oneIn(2) {
+			l = headgate.Limit{Rate: d.rate(a), Calendar: d.calendar()}
+		} else if l.Queue == 0 && l.Validate() != nil {
 			most := new(big.Int).Mul(big.NewInt(hundredYear), big.NewInt(l.Rate))
 			l.Burst = max(1, most.Div(most, big.NewInt(l.Period.Microseconds())).Int64())
 		}
@@ -131,6 +133,26 @@ func (d generator) limit(a algo.Algorithm) headgate.Limit {
 			return l
 		}
 	}
+}
+
+// calendar returns a calendar in a zone whose clock changes often go wrong.
+func (d generator) calendar() headgate.Calendar {
+	c := headgate.Calendar{
+		Unit: headgate.CalendarHour + headgate.CalendarUnit(d.IntN(6)),
+		Zone: pick(d, "", "Europe/Berlin", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe", "Antarctica/Troll"),
+	}
+	if most := [...]int64{headgate.CalendarDay: 1439, headgate.CalendarWeek: 6, headgate.CalendarMonth: 30}; int(c.Unit) < len(most) {
+		c.From = int(d.upTo(most[c.Unit]))
+	}
+	return c
+}
+
+// windowOf returns the period of a limit in µs, or a day for a limit with a calendar.
+func windowOf(l headgate.Limit) int64 {
+	if l.Period == 0 {
+		return 86_400_000_000
+	}
+	return l.Period.Microseconds()
 }
 
 func accepts(a algo.Algorithm, l headgate.Limit) bool {
@@ -153,6 +175,10 @@ func (d generator) changed(a algo.Algorithm, l headgate.Limit) headgate.Limit {
 		case 1:
 			c.Rate = d.rate(a)
 		case 2:
+			if l.Period == 0 {
+				c.Calendar = d.calendar()
+				break
+			}
 			c.Period = time.Duration(d.scaled(max(1000, l.Period.Microseconds()/3), min(headgate.MaxPeriod, 3*l.Period).Microseconds())) * time.Microsecond
 		default:
 			c.Burst, c.Queue = d.units(), 0
@@ -213,13 +239,13 @@ func (d generator) after(t int64, l headgate.Limit, last headgate.Decision) int6
 	case 6:
 		next -= d.scaled(1, maxInstant)
 	case 7:
-		next -= d.upTo(l.Period.Microseconds())
+		next -= d.upTo(windowOf(l))
 	case 8:
 		next = d.instant()
 	case 9:
-		next += l.Period.Microseconds() - next%l.Period.Microseconds() - d.upTo(1)
+		next += windowOf(l) - next%windowOf(l) - d.upTo(1)
 	case 10, 11:
-		next += d.scaled(1, 3*l.Period.Microseconds())
+		next += d.scaled(1, 3*windowOf(l))
 	case 12:
 		next += d.scaled(1, 1e15)
 	default:

@@ -27,7 +27,7 @@ func TestStepEqualsModel(t *testing.T) {
 				// The model counts the remaining units in an int64, even if negative.
 				now = max(now-1e12, d.after(now, k.limit, last))
 				if d.oneIn(25) {
-					if c := d.changed(a, k.limit); c.Period == k.limit.Period || canReserve(a) || a.NewLog != nil {
+					if c := d.changed(a, k.limit); c.Period == k.limit.Period && c.Calendar == k.limit.Calendar || canReserve(a) || a.NewLog != nil {
 						k.setLimit(c)
 					}
 				}

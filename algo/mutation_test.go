@@ -77,6 +77,11 @@ var mutations = []mutation{
 	{headgate.FixedWindow, "another period's end", "return ceil_div(s.a, w.period) * w.period", "return s.a"},
 	{headgate.FixedWindow, "a refund below 0", "count - min(n, count)", "count - n"},
 
+	{headgate.CalendarWindow, "<= for < at the window's end", "w.edges[i] <= t and t < w.edges[i + 1]", "w.edges[i] <= t and t <= w.edges[i + 1]"},
+	{headgate.CalendarWindow, "another window's count", "count == 0 or s.a == window_begin", "count == 0 or s.a <= t"},
+	{headgate.CalendarWindow, "a later window forgotten", "elseif s.a > t then", "elseif s.a > t + w.longest then"},
+	{headgate.CalendarWindow, "a later window's end", "return s.a, end_of(w, s), count", "return s.a, window_end, count"},
+
 	{headgate.SlidingLog, "<= for < as a unit ages out", "log[i].at <= before", "log[i].at < before"},
 	{headgate.SlidingLog, "a unit before the newest", "t <= newest.at", "t < newest.at"},
 	{headgate.SlidingLog, "back in time", "newest.at = max(t, newest.at)", "newest.at = t"},

@@ -167,7 +167,7 @@ func (c *comparison) nextUndo() *step {
 	case 2:
 		s.t0, s.mark.A = c.at, c.golang.state.A
 	case 3, 4, 5:
-		s.t = min(maxInstant, s.t0+c.scaled(1, c.limit.Period.Microseconds()))
+		s.t = min(maxInstant, s.t0+c.scaled(1, windowOf(c.limit)))
 		c.at = s.t
 	}
 	c.takes = slices.Clone(c.takes[:i])

@@ -125,7 +125,7 @@ func TestResetAfterIsExact(t *testing.T) { // T6
 			t.Errorf("%v at %d: reset_after %d, but it is unused 1 µs before", k, now, wait)
 		}
 		n := d.upTo(decision.Limit)
-		later := min(maxInstant, now+wait+d.scaled(1, 3*k.limit.Period.Microseconds()))
+		later := min(maxInstant, now+wait+d.scaled(1, 3*windowOf(k.limit)))
 		k.take(now+wait, n)
 		fresh.take(now+wait, n)
 		if got, want := k.observed(later), fresh.observed(later); got != want {

@@ -2,6 +2,7 @@ package algo_test
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	lua "github.com/yuin/gopher-lua"
@@ -254,6 +255,9 @@ type luaStepper struct {
 	driven *lua.LTable
 	isLog  bool
 	values [driverResults]lua.LValue
+	dated  algo.Dated // nil if the parameters do not depend on the time
+	terms  []int64
+	a      int64 // field A of the state after the last step
 }
 
 func driverOf(a algo.Algorithm) string {
@@ -298,7 +302,14 @@ func unchangedText(a algo.Algorithm) func(*lua.LState) (*lua.LFunction, error) {
 func (l *luaStepper) bind(a algo.Algorithm, limit headgate.Limit) {
 	var g goStepper
 	g.bind(a, limit)
-	terms := g.terms()
+	l.terms = g.terms()
+	if l.dated, _ = g.step.(algo.Dated); l.dated == nil {
+		l.callBind(l.terms)
+	}
+}
+
+// callBind calls new with parameters.
+func (l *luaStepper) callBind(terms []int64) {
 	l.vm.Push(l.driven.RawGetString("bind"))
 	for _, n := range terms {
 		l.vm.Push(lua.LNumber(n))
@@ -306,12 +317,26 @@ func (l *luaStepper) bind(a algo.Algorithm, limit headgate.Limit) {
 	l.vm.Call(len(terms), 0)
 }
 
+// bindAround passes the edges around all instants that a step can use.
+func (l *luaStepper) bindAround(s *step) {
+	var edges []int64
+	for _, t := range []int64{s.t, l.a, s.was.A, s.mark.A} {
+		edges = append(edges, l.dated.EdgesAt(t)...)
+	}
+	slices.Sort(edges)
+	l.callBind(append(slices.Clone(l.terms), slices.Compact(edges)...))
+}
+
 func (l *luaStepper) forget() {
+	l.a = 0
 	l.vm.Push(l.driven.RawGetString("forget"))
 	l.vm.Call(0, 0)
 }
 
 func (l *luaStepper) do(s *step, r *result) error {
+	if l.dated != nil {
+		l.bindAround(s)
+	}
 	numbers := []int64{s.t, s.n}
 	switch s.verb {
 	case reserve:
@@ -337,11 +362,11 @@ func (l *luaStepper) do(s *step, r *result) error {
 		l.values[i] = l.vm.Get(i - driverResults)
 	}
 	l.vm.Pop(driverResults)
-	return l.read(r)
+	return l.read(s, r)
 }
 
 // read converts the driver's results to r. A number that is not whole is an error.
-func (l *luaStepper) read(r *result) (err error) {
+func (l *luaStepper) read(s *step, r *result) (err error) {
 	whole := func(v lua.LValue) int64 {
 		f, ok := v.(lua.LNumber)
 		if !ok || lua.LNumber(int64(f)) != f {
@@ -356,6 +381,9 @@ func (l *luaStepper) read(r *result) (err error) {
 		RetryAfter: wholeMicros(whole(v[7])), ResetAfter: wholeMicros(whole(v[8])), Delay: wholeMicros(whole(v[9])),
 	}
 	r.state = [3]int64{whole(v[10]), whole(v[11]), whole(v[12])}
+	if s.verb != peek {
+		l.a = r.state[0]
+	}
 	if !l.isLog || err != nil {
 		return err
 	}

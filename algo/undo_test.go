@@ -86,7 +86,7 @@ func (w *undoComparison) sendOtherRequest(d generator) bool {
 
 // advance moves the time forward, often to a time at which the state changes.
 func (w *undoComparison) advance(d generator) {
-	period := w.with.limit.Period.Microseconds()
+	period := windowOf(w.with.limit)
 	switch d.IntN(6) {
 	case 0, 1:
 	case 2:
@@ -103,7 +103,7 @@ func (w *undoComparison) advance(d generator) {
 
 // later are instants from now on at which the undoComparison might differ.
 func (w *undoComparison) laterInstants(d generator) []int64 {
-	instants := []int64{w.now, w.now + 1, w.now + d.scaled(1, 3*w.with.limit.Period.Microseconds())}
+	instants := []int64{w.now, w.now + 1, w.now + d.scaled(1, 3*windowOf(w.with.limit))}
 	for _, k := range []*key{w.with, w.without} {
 		seen := k.peek(w.now, 0)
 		for _, wait := range []int64{seen.ResetAfter.Microseconds(), k.peek(w.now, 1+seen.Remaining).RetryAfter.Microseconds()} {

@@ -48,8 +48,13 @@ type Vector struct {
 type Limit struct {
 	Text     string `json:"text"`      // such as 10/s burst 20
 	Rate     int64  `json:"rate"`      // units per period (L)
-	PeriodUS int64  `json:"period_us"` // length of the period in µs (P)
+	PeriodUS int64  `json:"period_us"` // length of the period in µs (P); 0 if the limit has a calendar
 	Capacity int64  `json:"capacity"`  // capacity of a bucket in units (B); windows allow Rate units instead
+
+	// EdgesUS are the edges between the windows of a calendar, from the begin of the
+	// window of the first step to the end of that of the last step, in µs since the
+	// epoch.
+	EdgesUS []int64 `json:"edges_us,omitempty"`
 }
 
 // NamedLimit is a limit with a name, to which the Checks of a vector refer.

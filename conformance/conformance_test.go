@@ -3,6 +3,7 @@ package conformance_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,7 @@ func eachVector(t *testing.T, test func(t *testing.T, v *conformance.Vector)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range append(files, generatedFiles(madeUp())...) {
+	for _, f := range append(files, generatedFiles(t, madeUp())...) {
 		for i := range f.Vectors {
 			t.Run(strings.TrimSuffix(f.Name, ".json")+"/"+f.Vectors[i].Name, func(t *testing.T) { test(t, &f.Vectors[i]) })
 		}
@@ -55,6 +56,12 @@ func TestVectorsAreWellFormed(t *testing.T) {
 			if parsed.Rate != l.Rate || parsed.Period.Microseconds() != l.PeriodUS || parsed.Capacity() != l.Capacity {
 				t.Errorf("%s: the text is %+v, the numbers are %+v", l.Name, parsed, l.Limit)
 			}
+			if last := len(v.Timeline) - 1; parsed.Period == 0 {
+				want := calendarEdges(t, parsed, v.Timeline[0].TimeUS, v.Timeline[last].TimeUS)
+				if !slices.Equal(l.EdgesUS, want) {
+					t.Errorf("%s: edges_us: got %v want %v", parsed, l.EdgesUS, want)
+				}
+			}
 		}
 		for i, a := range v.Answers {
 			for _, n := range []int64{a.Limit, a.Remaining, a.RetryAfterUS, a.ResetAfterUS, a.DelayUS, v.Timeline[i].TimeUS, v.Timeline[i].Cost} {
@@ -67,6 +74,28 @@ func TestVectorsAreWellFormed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// calendarEdges returns the edges of all windows between two instants.
+func calendarEdges(t *testing.T, l headgate.Limit, first, last int64) []int64 {
+	t.Helper()
+	a, err := algo.Named(headgate.CalendarWindow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := a.New(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var edges []int64
+	for at := min(first, last); ; {
+		near := step.(algo.Dated).EdgesAt(at)
+		i, _ := slices.BinarySearch(near, at+1)
+		edges, at = append(edges, near[i-1]), near[i]
+		if at > max(first, last) {
+			return append(edges, at)
+		}
+	}
 }
 
 func limitOf(t *testing.T, l conformance.Limit) headgate.Limit {
@@ -217,7 +246,7 @@ func TestVectorsLua(t *testing.T) {
 			arguments := []lua.LValue{
 				lua.LBool(a.NewLog != nil), lua.LString(s.Key), lua.LString(s.Verb), lua.LNumber(s.TimeUS), lua.LNumber(s.Cost),
 			}
-			if err := vm.CallByParam(lua.P{Fn: run, NRet: 7, Protect: true}, append(arguments, termsOf(t, a, limitAt(t, v, s))...)...); err != nil {
+			if err := vm.CallByParam(lua.P{Fn: run, NRet: 7, Protect: true}, append(arguments, termsOf(t, a, limitAt(t, v, s), edgesOf(v, s))...)...); err != nil {
 				return conformance.Answer{}, err
 			}
 			defer vm.Pop(7)
@@ -233,7 +262,15 @@ func TestVectorsLua(t *testing.T) {
 	})
 }
 
-func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LValue) {
+// edgesOf returns the edges of the limit of a step, which follow the parameters in Lua.
+func edgesOf(v *conformance.Vector, s conformance.Step) []int64 {
+	if s.Limit != nil {
+		return s.Limit.EdgesUS
+	}
+	return v.Limit.EdgesUS
+}
+
+func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit, edges []int64) (values []lua.LValue) {
 	var step interface{ Params() []int64 }
 	var err error
 	if a.New != nil {
@@ -244,7 +281,7 @@ func termsOf(t *testing.T, a algo.Algorithm, l headgate.Limit) (values []lua.LVa
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range step.Params() {
+	for _, n := range slices.Concat(step.Params(), edges) {
 		values = append(values, lua.LNumber(n))
 	}
 	return values

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the generated files anew; those w
 // answers come from an independent model in math/big rationals, not from the tested
 // code.
 func TestGeneratedFilesMatchModel(t *testing.T) {
-	for i, f := range append(generatedFiles(shipped()), severalLimits(), changedLimits()) {
+	for i, f := range append(generatedFiles(t, shipped()), severalLimits(), changedLimits()) {
 		t.Run(f.Name, func(t *testing.T) {
 			name := filepath.FromSlash(f.Name)
 			text := encode(t, f)
@@ -49,6 +49,12 @@ func TestGeneratedFilesMatchModel(t *testing.T) {
 // shipped returns the algorithms that have files.
 func shipped() []algo.Algorithm { return slices.DeleteFunc(algo.All(), isMadeUp) }
 
+// withPeriods returns the algorithms of the files in which limits are combined or
+// changed. An algorithm with a calendar has only a file of its own.
+func withPeriods() []algo.Algorithm {
+	return slices.DeleteFunc(shipped(), func(a algo.Algorithm) bool { return a.Name.HasCalendar() })
+}
+
 // madeUp returns the algorithms that scripts/test-made-up-algorithm adds. Every test
 // plays their vectors, but no file stores them.
 func madeUp() (algorithms []algo.Algorithm) {
@@ -62,7 +68,7 @@ func madeUp() (algorithms []algo.Algorithm) {
 
 func isMadeUp(a algo.Algorithm) bool { return strings.HasPrefix(string(a.Name), "made_up_") }
 
-func generatedFiles(algorithms []algo.Algorithm) (files []conformance.File) {
+func generatedFiles(t *testing.T, algorithms []algo.Algorithm) (files []conformance.File) {
 	for i, a := range algorithms {
 		f := conformance.File{
 			Name:  "generated/" + string(a.Name) + ".json",
@@ -71,7 +77,11 @@ func generatedFiles(algorithms []algo.Algorithm) (files []conformance.File) {
 		}
 		g := newGenerator(f.Seed)
 		for n := range 24 {
-			f.Vectors = append(f.Vectors, g.vector(a, n))
+			v := g.vector(a, n)
+			if v.Limit.PeriodUS == 0 {
+				v.Limit.EdgesUS = calendarEdges(t, limitOf(t, *v.Limit), v.Timeline[0].TimeUS, v.Timeline[len(v.Timeline)-1].TimeUS)
+			}
+			f.Vectors = append(f.Vectors, v)
 		}
 		files = append(files, f)
 	}
@@ -99,6 +109,8 @@ func (g generator) limit(a algo.Algorithm, n int) headgate.Limit {
 			l = headgate.Limit{Rate: g.scaled(1, 1000), Period: everyday[g.IntN(len(everyday))]}
 		}
 		switch {
+		case a.Name.HasCalendar():
+			l.Period, l.Calendar = 0, calendars[n%len(calendars)]
 		case a.Name.Queues() && n%2 == 0:
 			l.Queue = g.scaled(1, min(headgate.MaxUnits, 10*l.Rate))
 		case a.Name.Windowed(), n%2 == 0:
@@ -109,6 +121,18 @@ func (g generator) limit(a algo.Algorithm, n int) headgate.Limit {
 			return l
 		}
 	}
+}
+
+// calendars have gaps, repeated hours, a skipped day, and months without their first day.
+var calendars = []headgate.Calendar{
+	{Unit: headgate.CalendarMonth},
+	{Unit: headgate.CalendarDay, Zone: "America/New_York"},
+	{Unit: headgate.CalendarDay, Zone: "Europe/Berlin", From: 150},
+	{Unit: headgate.CalendarWeek, From: 6},
+	{Unit: headgate.CalendarMonth, Zone: "Asia/Kolkata", From: 30},
+	{Unit: headgate.CalendarQuarter, Zone: "America/Sao_Paulo"},
+	{Unit: headgate.CalendarYear},
+	{Unit: headgate.CalendarHour, Zone: "Australia/Lord_Howe"},
 }
 
 func accepts(a algo.Algorithm, l headgate.Limit) bool {
@@ -168,6 +192,9 @@ func modelled(k *model.Key, l headgate.Limit, s conformance.Step) headgate.Decis
 // next returns an instant at or near a time in the last answer, or any other instant.
 func (g generator) next(now int64, l headgate.Limit, last headgate.Decision, mayGoBack bool) int64 {
 	period := l.Period.Microseconds()
+	if period == 0 { // a window of the calendar
+		period = 86_400_000_000
+	}
 	switch g.IntN(8) {
 	case 0, 1:
 	case 2, 3:
@@ -218,7 +245,7 @@ func (g generator) several(n int) conformance.Vector {
 	v := conformance.Vector{Name: fmt.Sprintf("random_%02d", n+1)}
 	limits := map[string]headgate.Limit{}
 	keys := map[string]*model.Key{}
-	all := shipped()
+	all := withPeriods()
 	for _, name := range []string{"first", "second", "third"}[:2+n%2] {
 		a := all[g.IntN(len(all))]
 		limits[name] = g.limit(a, 3*n)
@@ -255,7 +282,7 @@ func changedLimits() conformance.File {
 	}
 	g := newGenerator(f.Seed)
 	for n := range 24 {
-		f.Vectors = append(f.Vectors, g.changed(shipped()[n%len(shipped())], n))
+		f.Vectors = append(f.Vectors, g.changed(withPeriods()[n%len(withPeriods())], n))
 	}
 	return f
 }

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/calendar"
 )
 
 // Limits on the size of the fields in one response, so that clients and proxies accept
@@ -48,18 +50,23 @@ type Set struct {
 	// value of RateLimit-Policy in the earlier drafts, nil if they can express none of
 	// the limits
 	draftPolicies []string
+
+	hasCalendar bool // true if a limit has a calendar, whose windows differ in length
+	at          atomic.Pointer[setAt]
 }
 
 // limit is one limit of a set and its text in the fields.
 type limit struct {
 	Limit
-	windowed       bool   // true if the algorithm is not a bucket
-	bucketCapacity int64  // capacity of a bucket, in units
-	index          int    // position among the distinct limits of the set
-	itemPrefix     string // beginning of the limit's item in RateLimit: "login";r=
-	fieldName      string // name in the fields
-	policyItem     string // the limit's item in RateLimit-Policy: "login";q=5;w=900
-	capacityText   string // Capacity in decimal
+	calendar       *calendar.Calendar // nil if all windows have the same length
+	quota, seconds int64              // quota, and its window in seconds; 0 if the fields cannot express the window
+	windowed       bool               // true if the algorithm is not a bucket
+	bucketCapacity int64              // capacity of a bucket, in units
+	index          int                // position among the distinct limits of the set
+	itemPrefix     string             // beginning of the limit's item in RateLimit: "login";r=
+	fieldName      string             // name in the fields
+	policyItem     string             // the limit's item in RateLimit-Policy: "login";q=5;w=900
+	capacityText   string             // Capacity in decimal
 	// capacityText as a field value; this and the next slices must not be modified
 	capacityValue []string
 	// value of RateLimit-Limit in draft-03: capacityText, then the policies
@@ -83,6 +90,9 @@ func (w *Writer) Set(limits ...Limit) *Set {
 			continue
 		}
 		s.limits[i] = newLimit(l, len(first), uniqueName(l.Name, taken))
+		if s.limits[i].calendar != nil {
+			s.hasCalendar = true
+		}
 		first[l] = i
 	}
 	s.serialize(w)
@@ -102,7 +112,7 @@ func (l Limit) normalize() Limit {
 	if l.isBucket() && l.Limit.Rate > l.Algorithm.MaxRate() {
 		panic("httpfields: the rate of " + l.Limit.String() + " is above the maximum of its algorithm")
 	}
-	if l.Algorithm == "" || l.Algorithm == headgate.GCRA {
+	if l.Algorithm = l.Algorithm.For(l.Limit); l.Algorithm == "" || l.Algorithm == headgate.GCRA {
 		l.Algorithm = headgate.TokenBucket
 	}
 	if l.Capacity <= 0 {
@@ -157,20 +167,27 @@ func uniqueName(name string, taken map[string]int) string {
 
 func newLimit(l Limit, nth int, name string) limit {
 	item := quoted(name)
-	quota, window := quotaWindow(l.Limit)
 	capacity := strconv.FormatInt(l.Capacity, 10)
-	return limit{
+	made := limit{
 		Limit:          l,
+		calendar:       calendarOf(l),
 		windowed:       !l.isBucket(),
 		bucketCapacity: l.Limit.Capacity(),
 		index:          nth,
 		itemPrefix:     item + ";r=",
 		fieldName:      name,
-		policyItem:     item + ";q=" + strconv.FormatInt(quota, 10) + policyParameters(quota, window, l.Capacity),
 		capacityText:   capacity,
 		capacityValue:  []string{capacity},
 		resource:       []string{resource(name)},
 	}
+	made.setWindow(quotaWindow(l.Limit))
+	return made
+}
+
+// setWindow sets the quota, its window in seconds, and the item in RateLimit-Policy.
+func (l *limit) setWindow(quota, window int64) {
+	l.quota, l.seconds = quota, window
+	l.policyItem = quoted(l.fieldName) + ";q=" + strconv.FormatInt(quota, 10) + policyParameters(quota, window, l.Capacity)
 }
 
 // escapes escapes the characters that are special in a string of a structured field.
@@ -253,7 +270,7 @@ func (s *Set) draftItems() []string {
 	var quotas, windows []int64
 	for i := range s.limits {
 		l := &s.limits[i]
-		quota, window := quotaWindow(l.Limit.Limit)
+		quota, window := l.quota, l.seconds
 		item := strconv.FormatInt(quota, 10) + policyParameters(quota, window, l.Capacity)
 		at := slices.Index(quotas, quota)
 		switch {

@@ -48,7 +48,9 @@ func (l *limit) window(d *headgate.Decision) int64 {
 // unused window has no start; its effective window is the whole period.
 func (l *limit) untilReset(d *headgate.Decision) time.Duration {
 	wait := d.ResetAfter
-	if wait <= 0 {
+	if wait <= 0 && l.calendar != nil {
+		wait = time.Duration(l.seconds) * time.Second
+	} else if wait <= 0 {
 		wait = l.Limit.Limit.Period
 	}
 	if d.RetryAfter > 0 {

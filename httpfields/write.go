@@ -90,6 +90,9 @@ func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now
 	if !send {
 		return
 	}
+	if s.hasCalendar {
+		s = s.during(w, now)
+	}
 	rep := report{limit: &s.limits[a.tightest], Decision: &decisions[a.tightest], summary: a, now: now}
 	if w.ietf {
 		fw.writeIETF(text, w, s, decisions, &rep)

@@ -61,6 +61,9 @@ func (m *middleware) responseRoom(allowed bool) int {
 // as "default";r=20;t=2.
 func itemRoom(f *httpfields.Limit) int {
 	seconds := int64(f.Limit.Period/time.Second) + 1
+	if f.Limit.Period == 0 { // a window of the calendar, at most a year
+		seconds = int64(headgate.MaxPeriod/time.Second) + 1
+	}
 	// longest is an upper bound on the seconds until all units are available again.
 	longest := max(seconds, f.Capacity/f.Limit.Rate*seconds+seconds)
 	return len(`"";r=;t=`) + len(f.Name) + digits(f.Capacity) + digits(longest)

@@ -55,7 +55,11 @@ func (r *round) undo(c, now *cell, n int64) bool {
 	if next == now.state {
 		return false
 	}
-	now.keep(next, step.ResetAt(next))
+	resetAt := step.ResetAt(next)
+	if next == before.state { // it may matter for longer under the limit with which it was written
+		resetAt = max(resetAt, before.unusedAt)
+	}
+	now.keep(next, resetAt)
 	return true
 }
 

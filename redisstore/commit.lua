@@ -13,7 +13,9 @@ for k = 1, plain do
     local reset_at = rule.x.reset_at(rule.w, s)
     -- The state may still matter under the limit with which it was written. If its
     -- expiry is not stored, the key has the TTL of an instant that a caller passed.
-    local kept = s == found[k] and (expires_at[k] == 0 or expires_at[k] >= now_ms)
+    -- An undo can restore a state that matters under another limit only; it keeps the
+    -- TTL.
+    local kept = keep_ttl or s == found[k] and (expires_at[k] == 0 or expires_at[k] >= now_ms)
     if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)

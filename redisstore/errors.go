@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -91,6 +92,21 @@ func retryReasonOf(err error) retryReason {
 		return tryAgain
 	}
 	return noRetry
+}
+
+// instantOutside returns the server's instant in µs if the script did not execute a call
+// because it lacks the windows around this instant.
+func instantOutside(err error) (t int64, ok bool) {
+	if err == nil {
+		return 0, false
+	}
+	_, text, ok := strings.Cut(err.Error(), "HEADGATE_WINDOW ")
+	if !ok {
+		return 0, false
+	}
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	t, failed := strconv.ParseInt(text[:digits], 10, 64)
+	return t, failed == nil && t <= maxUnits
 }
 
 // Advice for several error replies.

@@ -32,3 +32,10 @@ func RedisKey(namespace string, algorithm headgate.Algorithm, scope, key string)
 	names := newKeyNames(&Options{Namespace: namespace}, algorithm, scope)
 	return names.redisKey(key)
 }
+
+// ShiftClock sets the difference that the store assumes between the server's clock and
+// the clock of this process.
+func ShiftClock(s *Store, d time.Duration) { s.clockShift.Store(d.Microseconds()) }
+
+// ClockShift returns the difference that the store assumes.
+func ClockShift(s *Store) time.Duration { return time.Duration(s.clockShift.Load()) * time.Microsecond }

@@ -36,6 +36,7 @@ var algorithmCodes = map[headgate.Algorithm]string{
 	headgate.SlidingLog:          "sl2",
 	headgate.SlidingWindow:       "sw",
 	headgate.LeakyBucket:         "lb",
+	headgate.CalendarWindow:      "cw",
 }
 
 func newKeyNames(o *Options, algorithm headgate.Algorithm, scope string) keyNames {

@@ -91,6 +91,7 @@ func (s *Store) send(ctx context.Context, groups []*group) {
 	}
 	sentAt := s.elapsed()
 	s.run(ctx, calls, replies)
+	s.sendAgainWithWindows(ctx, groups, calls, replies)
 	receivedAt := s.elapsed()
 	for i, g := range groups {
 		if err := replies[i].Err; err != nil {

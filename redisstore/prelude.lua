@@ -43,13 +43,13 @@ for i = 1, rule_count do
   local algorithm, count
   algorithm, count, at = unpack_from('<BB', head, at)
   local params = {unpack_from(DOUBLES:sub(1, count + 1), head, at)}
-  at = params[count + 1]
+  at, params[count + 1] = params[count + 1], nil
   local x = loaded[algorithm]
   if not x then
     x = algorithm_of(algorithm)
     loaded[algorithm] = x
   end
-  rules[i] = {x = x, w = x.new(params)}
+  rules[i] = {x = x, w = x.new(params, t)}
 end
 
 -- SET_TTL is the option of SET, and EXPIRE the command, that sets the TTL of a key. The

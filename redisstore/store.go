@@ -27,6 +27,7 @@ type Store struct {
 	shardedKnown atomic.Bool // whether sharded has been read from the client
 	closed       atomic.Bool
 	closeOnce    sync.Once
+	clockShift   atomic.Int64 // server's clock minus the clock of this process, in µs; see windows.go
 
 	// ops is a pool of *op. An operation whose result is unknown is not returned to the
 	// pool, because its call may still write to it.
@@ -113,7 +114,8 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		}
 	}
 	bound.setHeader(a.Name, bound.step.Params())
-	bound.shared.addRule(bound.header)
+	bound.dated, _ = bound.step.(algo.Dated)
+	bound.shared.addRule(bound.identity(r.Limit))
 	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
 		return newGuideRule(bound, r.Limit), nil
 	}
@@ -162,6 +164,7 @@ type rule struct {
 	store    *Store
 	step     algo.Stepper
 	log      algo.LogStepper
+	dated    algo.Dated // step, if its parameters depend on the time; otherwise nil
 	keys     keyNames
 	header   []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
 	deniedBy []string

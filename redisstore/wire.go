@@ -149,7 +149,7 @@ func (g *group) header() []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.rules)))
 	for _, r := range g.rules {
-		b = append(b, r.header...)
+		b = r.appendHeader(b, g.now)
 	}
 	return b
 }

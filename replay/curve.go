@@ -111,8 +111,10 @@ const given = "1"
 // the period is longer.
 func (f factor) scale(l headgate.Limit) headgate.Limit {
 	times := func(n int64) int64 { return mulDiv(n, f.num, f.den) }
-	scaled := headgate.Limit{Rate: times(l.Rate), Period: l.Period}
-	if scaled.Rate == 0 {
+	scaled := headgate.Limit{Rate: times(l.Rate), Period: l.Period, Calendar: l.Calendar}
+	if l.Period == 0 { // a window of the calendar cannot be longer
+		scaled.Rate = max(1, scaled.Rate)
+	} else if scaled.Rate == 0 {
 		us := mulDiv(l.Period.Microseconds(), f.den, f.num*l.Rate)
 		scaled.Rate, scaled.Period = 1, time.Duration(us)*time.Microsecond
 	}

@@ -29,7 +29,7 @@ func newDecisionWriter(w io.Writer, replays []*policyReplay) *decisionWriter {
 	for _, l := range replays {
 		end := "}\n"
 		if len(replays) > 1 {
-			end = `,"algorithm":` + strconv.Quote(string(l.policy.Algorithm)) + end
+			end = `,"algorithm":` + strconv.Quote(string(l.algorithm)) + end
 		}
 		d.replays = append(d.replays, end)
 	}

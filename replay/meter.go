@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate"
 )
@@ -17,10 +18,11 @@ type meter struct {
 	inexact bool // whether a charge was denied, or an operation changed what is spent
 }
 
-// newMeters returns a meter for each limit of the policy, or none if open is nil or the
-// algorithm delays requests: a delayed request does not proceed at its time in the log.
+// newMeters returns a meter for each limit of the policy, or none if open is nil, a limit
+// has no period, or the algorithm delays requests: a delayed request does not proceed at
+// its time in the log.
 func newMeters(policy headgate.Policy, open func() (headgate.Store, error)) (meters []*meter, err error) {
-	if open == nil || policy.Algorithm.Queues() {
+	if open == nil || policy.Algorithm.Queues() || slices.ContainsFunc(policy.Limits, func(l headgate.Limit) bool { return l.Period == 0 }) {
 		return nil, nil
 	}
 	for _, limit := range policy.Limits {

@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -11,6 +13,7 @@ import (
 // policyReplay is the replay of all requests under one policy, with a separate store.
 type policyReplay struct {
 	policy    headgate.Policy
+	algorithm headgate.Algorithm // in the report; several names if the limits have different algorithms
 	store     headgate.Store
 	limiter   *headgate.Limiter
 	meters    []*meter            // one for each limit; none if nothing is measured
@@ -31,7 +34,7 @@ func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error)
 	if err != nil {
 		return nil, err
 	}
-	l := &policyReplay{policy: policy, store: store, decisions: make([]headgate.Decision, o.batch())}
+	l := &policyReplay{policy: policy, algorithm: algorithmOf(&policy), store: store, decisions: make([]headgate.Decision, o.batch())}
 	if o.InFlight > 1 {
 		l.turns = make([][]int32, o.InFlight)
 	}
@@ -44,6 +47,22 @@ func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error)
 	}
 	l.deniedBy = make([]int64, len(l.names))
 	return l, nil
+}
+
+// algorithmOf returns the algorithm of a policy. A policy that names none has the token
+// bucket for limits with a period, and the calendar window for limits without.
+func algorithmOf(p *headgate.Policy) headgate.Algorithm {
+	if !slices.ContainsFunc(p.Limits, func(l headgate.Limit) bool { return p.Algorithm.For(l) != p.Algorithm }) {
+		return p.Algorithm
+	}
+	var names []string
+	for _, l := range p.Limits {
+		name := string(cmp.Or(p.Algorithm.For(l), headgate.TokenBucket))
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return headgate.Algorithm(strings.Join(names, ", "))
 }
 
 // count counts the decision on request i of the batch and reports whether it is a

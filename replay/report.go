@@ -156,7 +156,7 @@ func (r *Report) addDecisions(d *decider, o *Options) {
 func (r *Report) policy(d *decider, l *policyReplay, index int, o *Options) PolicyReport {
 	denials, touched := d.tally.policyDenials(index)
 	p := PolicyReport{
-		Algorithm: l.policy.Algorithm, Admitted: l.admitted, Denied: l.denied, DeniedShare: share(l.denied, r.Requests),
+		Algorithm: l.algorithm, Admitted: l.admitted, Denied: l.denied, DeniedShare: share(l.denied, r.Requests),
 		Never: l.never, KeysTouched: touched, KeysTouchedShare: share(touched, r.Keys), DenialsPerKey: quantiles(denials),
 	}
 	for n, name := range l.names {

@@ -64,7 +64,7 @@ func (l *policyReplay) decideOne(ctx context.Context, batch []request, i int) (e
 		return l.decideOperation(ctx, q, i)
 	}
 	if l.decisions[i], err = l.limiter.AllowAt(ctx, headgate.Instant(q.at).Time(), q.key, q.cost); err != nil {
-		return fmt.Errorf("replay: %s at %d µs: %w", l.policy.Algorithm, q.at, err)
+		return fmt.Errorf("replay: %s at %d µs: %w", l.algorithm, q.at, err)
 	}
 	return nil
 }

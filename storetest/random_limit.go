@@ -27,6 +27,9 @@ func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
 		if most := a.MaxRate(); most > headgate.MaxUnits && r.IntN(3) == 0 {
 			l.Rate = randomLargeRate(r, most)
 		}
+		if a.HasCalendar() && r.IntN(3) > 0 {
+			l.Period, l.Calendar = 0, randomCalendar(r)
+		}
 		if a.Queues() && r.IntN(2) == 0 {
 			l.Queue = randomUnits(r)
 		} else if !a.Windowed() && r.IntN(3) > 0 {
@@ -46,6 +49,41 @@ func validFor(a headgate.Algorithm, l headgate.Limit) bool {
 	}
 	intervals := (l.Capacity() + l.Rate - 1) / l.Rate
 	return a.Refill() != headgate.RefillStepped || intervals <= int64(headgate.MaxFillTime/l.Period)
+}
+
+// zones have changes of the clock that often go wrong: gaps at midnight, a skipped day,
+// changes of half an hour and of two hours, and differences from UTC of parts of an hour.
+var zones = []string{
+	"", "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe", "Antarctica/Troll", "Asia/Kathmandu",
+}
+
+func randomCalendar(r *rand.Rand) headgate.Calendar {
+	c := headgate.Calendar{Unit: headgate.CalendarHour + headgate.CalendarUnit(r.IntN(6)), Zone: zones[r.IntN(len(zones))]}
+	switch c.Unit {
+	case headgate.CalendarDay:
+		c.From = r.IntN(24 * 60)
+	case headgate.CalendarWeek:
+		c.From = r.IntN(7)
+	case headgate.CalendarMonth:
+		c.From = r.IntN(31)
+	}
+	return c
+}
+
+// lengths has about the length of each unit of the calendar, in days.
+var lengths = [...]int64{headgate.CalendarDay: 1, headgate.CalendarWeek: 7, headgate.CalendarMonth: 30, headgate.CalendarQuarter: 91, headgate.CalendarYear: 365}
+
+// periodOf returns the period of a limit in µs, or about the length of a window of its
+// calendar.
+func periodOf(l headgate.Limit) int64 {
+	switch c := l.Calendar.Unit; {
+	case l.Period > 0:
+		return l.Period.Microseconds()
+	case c == headgate.CalendarHour:
+		return time.Hour.Microseconds()
+	default:
+		return lengths[c] * 24 * time.Hour.Microseconds()
+	}
 }
 
 func randomUnits(r *rand.Rand) int64 {

@@ -186,7 +186,7 @@ func (g *generator) changedLimit(n int) headgate.Limit {
 			l.Rate = r.limit.Rate
 		}
 		if r.algorithm.Windowed() {
-			l.Period = r.limit.Period
+			l.Period, l.Calendar = r.limit.Period, r.limit.Calendar
 		}
 		if validFor(r.algorithm, l) {
 			return l
@@ -235,7 +235,7 @@ func (g *generator) nextInstant() headgate.Instant {
 
 func (g *generator) period() int64 {
 	rules := g.player.rules
-	return rules[g.tester.random.IntN(len(rules))].limit.Period.Microseconds()
+	return periodOf(rules[g.tester.random.IntN(len(rules))].limit)
 }
 
 func checkNever(ts *tester, a headgate.Algorithm) {

@@ -47,7 +47,7 @@ func (ts *tester) randomState(a headgate.Algorithm, key string) usedKey {
 	limit := randomLimit(ts.random, a)
 	u := usedKey{limit: limit, at: start, limiter: ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{limit}})}
 	for range 1 + ts.random.IntN(6) {
-		u.at += headgate.Instant(ts.random.Int64N(limit.Period.Microseconds()))
+		u.at += headgate.Instant(ts.random.Int64N(periodOf(limit)))
 		s := pastTake{u.at, 1 + ts.random.Int64N(maxCost(a, limit))}
 		u.takes = append(u.takes, s)
 		ts.take(u.limiter, s.at, key, s.cost)
@@ -91,7 +91,7 @@ func checkPeek(ts *tester, a headgate.Algorithm) {
 	ts.parallel(ts.stateCount(), func(ts *tester) {
 		u := ts.randomState(a, "key")
 		before := ts.observe(u.limiter, u.at, "key")
-		for _, later := range []int64{0, 1, before[0].ResetAfter.Microseconds(), u.limit.Period.Microseconds()} {
+		for _, later := range []int64{0, 1, before[0].ResetAfter.Microseconds(), periodOf(u.limit)} {
 			for _, cost := range []int64{0, 1, maxCost(a, u.limit), math.MaxInt64} {
 				ts.peek(u.limiter, u.at+headgate.Instant(later), "key", cost)
 			}
@@ -131,7 +131,7 @@ func checkClockBackwards(ts *tester, a headgate.Algorithm) {
 	ts.parallel(ts.stateCount(), func(ts *tester) {
 		u := ts.randomState(a, "key")
 		still := ts.peek(u.limiter, u.at, "key", 0)
-		for _, back := range []int64{1, 1_000, u.limit.Period.Microseconds(), 3_600_000_000} {
+		for _, back := range []int64{1, 1_000, periodOf(u.limit), 3_600_000_000} {
 			then := u.at - headgate.Instant(back)
 			if d := ts.peek(u.limiter, then, "key", 0); d.Remaining > still.Remaining {
 				ts.failf("%s: clock %d µs back: got %d remaining; without going back %d", describe(u.limiter), back, d.Remaining, still.Remaining)
@@ -149,13 +149,13 @@ func checkClockBackwards(ts *tester, a headgate.Algorithm) {
 // key must not have more units left than the second key.
 func (ts *tester) checkTakeBackwards(u usedKey, key string) {
 	ts.repeatOn(u, "still")
-	then := u.at - headgate.Instant(1+ts.random.Int64N(u.limit.Period.Microseconds()))
+	then := u.at - headgate.Instant(1+ts.random.Int64N(periodOf(u.limit)))
 	if !ts.take(u.limiter, u.at, key, 1).Allowed || !ts.take(u.limiter, then, key, 1).Allowed {
 		return
 	}
 	ts.mustAllow(u.limiter, u.at, "still", 1)
 	ts.mustAllow(u.limiter, u.at, "still", 1)
-	for _, later := range []int64{0, 1, u.limit.Period.Microseconds() / 2, u.limit.Period.Microseconds()} {
+	for _, later := range []int64{0, 1, periodOf(u.limit) / 2, periodOf(u.limit)} {
 		at := u.at + headgate.Instant(later)
 		back, still := ts.peek(u.limiter, at, key, 0).Remaining, ts.peek(u.limiter, at, "still", 0).Remaining
 		if back > still {

@@ -142,7 +142,7 @@ type observation []headgate.Decision
 
 func (ts *tester) observe(l *headgate.Limiter, at headgate.Instant, key string) observation {
 	limit := l.Policy().Limits[0]
-	period := headgate.Instant(limit.Period.Microseconds())
+	period := headgate.Instant(periodOf(limit))
 	var decisions observation
 	for _, later := range []headgate.Instant{0, 1, period / 3, period, 2*period + 1} {
 		for _, cost := range []int64{0, 1, limit.Rate, limit.Capacity()} {

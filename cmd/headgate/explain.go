@@ -219,6 +219,18 @@ func (x *explaining) explain(
 	return result, nil
 }
 
+// algorithmsOf returns the algorithms of a policy's limits. They differ only if the
+// policy names no algorithm and has limits with a calendar and limits with a period.
+func algorithmsOf(rules []*engine.Rule) string {
+	var names []string
+	for _, r := range rules {
+		if name := string(r.Algorithm); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
 // explainPolicy reports what one policy would decide. It consumes no units.
 func explainPolicy(
 	ctx context.Context, c *config.Config, active *engine.ActiveConfig, check engine.Check,
@@ -230,7 +242,7 @@ func explainPolicy(
 	p := c.Policies[check.Policy]
 	_, override := p.Overrides["key:"+check.Key]
 	result := &explainedPolicy{
-		Policy: check.Policy, Algorithm: string(p.Algorithm), KeyBy: p.Key.String(), Key: check.Key, Override: override,
+		Policy: check.Policy, Algorithm: algorithmsOf(a.Rules), KeyBy: p.Key.String(), Key: check.Key, Override: override,
 		Enforced: !a.Unenforced, Allowed: a.Allowed, shadow: len(a.Shadows) > 0,
 	}
 	if result.shadow {

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"regexp"
 	"syscall"
+	_ "time/tzdata" // the zones of calendar_window on machines without a zone database
 
 	"github.com/spf13/cobra"
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,11 +32,12 @@ cancel, debit, up_to, refund or reset. For example:
 {"ts_us":1,"key":"k","op":"hold","id":"a","cost":5,"ttl_us":60000000}
 {"ts_us":9,"key":"k","op":"commit","id":"a","actual":2}
 
-Write a limit as 10/s, 100/1m, 5/15m burst 20, or 100/1m queue 50 for
-leaky_bucket. With several --policy flags, a request is allowed only if every
-limit allows it; a denied request is charged to none of them. The algorithms
-are token_bucket, gcra, token_bucket_interval, fixed_window, sliding_window,
-sliding_log and leaky_bucket.
+Write a limit as 10/s, 100/1m, 5/15m burst 20, 100/1m queue 50 for
+leaky_bucket, or 1000/month and 500/day in Europe/Berlin for calendar_window.
+With several --policy flags, a request is allowed only if every limit allows
+it; a denied request is charged to none of them. The algorithms are
+token_bucket, gcra, token_bucket_interval, fixed_window, sliding_window,
+sliding_log, leaky_bucket and calendar_window.
 
 With several algorithms, the report recommends the one that denies the fewest
 keys. If it admits more than the limit in some period, the report also names an
@@ -70,7 +72,7 @@ type replayFlags struct {
 	policies                                               []string
 	algorithm, key, store, format, memory, decisions, html string
 	over, onExpiry                                         string
-	json, curve                                            bool
+	json, curve, algorithmNamed                            bool
 }
 
 func replayCommand() *cobra.Command {
@@ -115,6 +117,7 @@ const replayInFlight = 256
 
 // run replays the logs whose paths are in args.
 func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
+	f.algorithmNamed = cmd.Flags().Changed("algorithm")
 	f.setDefaults(cmd.Flags().Changed)
 	opts, policies, err := f.parse()
 	if err != nil {
@@ -191,7 +194,7 @@ func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	algorithms, err := parseAlgorithms(f.algorithm)
+	algorithms, err := f.chooseAlgorithms(limits)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -238,10 +241,18 @@ func parseLimits(texts []string) ([]headgate.Limit, error) {
 	return limits, nil
 }
 
-// parseAlgorithms returns all algorithms if name is “all”, else the named algorithm.
-func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
-	if name != "all" {
-		a, err := algo.Named(headgate.Algorithm(name))
+// chooseAlgorithms returns the algorithms that the flag --algorithm names. With “all”,
+// these are all algorithms that the limits distinguish: an algorithm with a calendar only
+// if a limit has one, and no other if a limit has no period. Without the flag, the limits
+// choose their algorithm.
+func (f *replayFlags) chooseAlgorithms(limits []headgate.Limit) ([]headgate.Algorithm, error) {
+	hasCalendar := slices.ContainsFunc(limits, func(l headgate.Limit) bool { return l.Calendar.Unit != 0 })
+	noPeriod := slices.ContainsFunc(limits, func(l headgate.Limit) bool { return l.Period == 0 })
+	if !f.algorithmNamed && noPeriod {
+		return []headgate.Algorithm{""}, nil
+	}
+	if f.algorithm != "all" {
+		a, err := algo.Named(headgate.Algorithm(f.algorithm))
 		if err != nil {
 			return nil, fmt.Errorf("--algorithm: %w, or all (compare all algorithms)", err)
 		}
@@ -249,7 +260,9 @@ func parseAlgorithms(name string) ([]headgate.Algorithm, error) {
 	}
 	var names []headgate.Algorithm
 	for _, a := range algo.All() {
-		names = append(names, a.Name)
+		if a.Name.HasCalendar() && hasCalendar || !a.Name.HasCalendar() && !noPeriod {
+			names = append(names, a.Name)
+		}
 	}
 	return names, nil
 }

@@ -4,12 +4,12 @@ package dependencies_test
 var libraryRules = map[string]packageRule{
 	".": {
 		why:   "programs import the root first, so it adds nothing to their build",
-		code:  []string{"internal/hooks", "internal/turn"},
+		code:  []string{"internal/calendar", "internal/hooks", "internal/turn"},
 		tests: []string{"internal/admission/admissiontest", "internal/leaktest", "internal/root", "memstore"},
 	},
 	"algo": {
 		why:   "algorithms are arithmetic over limits and decisions: no store, no interface, no clock",
-		code:  []string{".", "internal/micros"},
+		code:  []string{".", "internal/calendar", "internal/micros"},
 		tests: []string{"storetest/model"},
 	},
 	"clientaddr": {
@@ -34,7 +34,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"httpfields": {
 		why:   "it writes header fields from limits and decisions and knows neither requests nor stores",
-		code:  []string{".", "internal/micros", "internal/root"},
+		code:  []string{".", "internal/calendar", "internal/micros", "internal/root"},
 		tests: []string{"algo", "memstore"},
 	},
 	"httplimit": {
@@ -50,6 +50,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"internal/docs":      {why: "it reads the Markdown pages and the files that they quote"},
 	"internal/hooks":     {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
+	"internal/calendar":  {why: "arithmetic over instants and a zone of the standard library"},
 	"internal/micros":    {why: "a conversion of units"},
 	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},
 	"internal/root":      {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},

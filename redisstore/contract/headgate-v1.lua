@@ -1084,6 +1084,151 @@ return bucket
 end)()
 return x
 end
+if number == 7 then
+local x = (function()
+-- What algorithms share that count units in one window. b contains the low 30 bits of the
+-- count and c its high 23 bits; see windowcount.go. The text of each of these algorithms
+-- follows this text.
+--
+-- It declares the functions of an algorithm in the table counter. The table w that new
+-- returns must have limit and two functions: w.at(w, s, t) returns the field a of the
+-- window that applies at t, the end of this window and the count in it. w.end_of(w, s)
+-- returns the end of the window of s.
+
+local counter = {}
+
+local LOW, HIGH = 1073741824, 8388608 -- 2^30, 2^23
+
+local function count_of(s)
+  return s.b + s.c % HIGH * LOW
+end
+
+local function count_state(a, count)
+  return {a = a, b = count % LOW, c = floor(count / LOW)}
+end
+
+-- take allows a request if and only if count + n <= L.
+function counter.take(w, s, t, n)
+  if n == 0 then
+    return s, true
+  end
+  local a, _, count = w.at(w, s, t)
+  if n > w.limit - count then
+    return s, false
+  end
+  return count_state(a, count + n), true
+end
+
+-- answer calculates remaining = L − count. retry_after and reset_after both last until
+-- the end of the window.
+function counter.answer(w, s, t, asked, _, allowed)
+  local _, window_end, count = w.at(w, s, t)
+  local d = {
+    allowed = allowed, never = false, limit = w.limit, remaining = max(0, w.limit - count),
+    retry_after = 0, reset_after = 0, delay = 0,
+  }
+  if count > 0 then
+    d.reset_after = window_end - t
+  end
+  if not allowed and asked > w.limit then
+    d.never = true
+  elseif not allowed then
+    d.retry_after = window_end - t
+  end
+  return d
+end
+
+-- refund decreases the count of the current window by n, but not below 0.
+function counter.refund(w, s, t, n)
+  local a, _, count = w.at(w, s, t)
+  if count == 0 or n == 0 then
+    return s
+  end
+  return count_state(a, count - min(n, count))
+end
+
+-- undo decreases the count of the window in which the units were counted. The order of
+-- takes does not matter for a count.
+function counter.undo(_, s, was, after, _, _, n)
+  if same(s, after) then
+    return was
+  end
+  local count = count_of(s)
+  if s.a == after.a and count >= n then
+    return count_state(s.a, count - n)
+  end
+  return s
+end
+
+-- reset_at returns the end of the window, or 0 if the count is 0.
+function counter.reset_at(w, s)
+  if count_of(s) == 0 then
+    return 0
+  end
+  return w.end_of(w, s)
+end
+-- Lua implementation of calendarwindow.go. The text of windowcount.lua precedes this
+-- text. In the state, a is the begin of the window. The terms are the limit, an upper
+-- bound on the length of a window, and the edges of consecutive windows. Without edges,
+-- the bound is the length of all windows. A time zone is not needed.
+
+-- window_of returns the window that contains t, or nil if the edges do not contain it.
+local function window_of(w, t)
+  if not w.edges then
+    local window_begin = t - t % w.longest
+    return window_begin, min(window_begin + w.longest, MAX_EXACT)
+  end
+  for i = 3, #w.edges - 1 do
+    if w.edges[i] <= t and t < w.edges[i + 1] then
+      return w.edges[i], w.edges[i + 1]
+    end
+  end
+end
+
+-- end_of returns the end of the window that begins at s.a. If no window begins there, s
+-- has another time zone or start, and does not count from s.a on. If the edges do not
+-- contain s.a, the result is not earlier than the end.
+local function end_of(w, s)
+  local window_begin, window_end = window_of(w, s.a)
+  if window_begin and window_begin ~= s.a then
+    return s.a
+  end
+  return window_end or min(s.a + w.longest, MAX_EXACT)
+end
+
+-- at returns the begin of the window that applies at t, its end and the count in it. If
+-- the window of s begins after t, because the clock went back, s applies until that
+-- window ends. A state that begins between the begin of the present window and t has
+-- another time zone or start.
+local function at(w, s, t)
+  local count = count_of(s)
+  local window_begin, window_end = window_of(w, t)
+  if count == 0 or s.a == window_begin then
+    return window_begin, window_end, count
+  elseif s.a > t then
+    return s.a, end_of(w, s), count
+  end
+  return window_begin, window_end, 0
+end
+
+-- new raises an error with the instant if the windows do not contain it. Nothing has been
+-- written then, and the caller sends the call again with the windows around the instant.
+function counter.new(terms, t)
+  local w = {limit = terms[1], longest = terms[2], at = at, end_of = end_of}
+  if terms[4] then
+    w.edges = terms
+  end
+  if t and not window_of(w, t) then
+    error(('HEADGATE_WINDOW %.0f'):format(t), 0)
+  end
+  return w
+end
+
+return counter
+
+end)()
+return x
+end
 end
 
 local function decide(KEYS, ARGV)
@@ -1132,13 +1277,13 @@ for i = 1, rule_count do
   local algorithm, count
   algorithm, count, at = unpack_from('<BB', head, at)
   local params = {unpack_from(DOUBLES:sub(1, count + 1), head, at)}
-  at = params[count + 1]
+  at, params[count + 1] = params[count + 1], nil
   local x = loaded[algorithm]
   if not x then
     x = algorithm_of(algorithm)
     loaded[algorithm] = x
   end
-  rules[i] = {x = x, w = x.new(params)}
+  rules[i] = {x = x, w = x.new(params, t)}
 end
 
 -- SET_TTL is the option of SET, and EXPIRE the command, that sets the TTL of a key. The
@@ -2101,7 +2246,9 @@ for k = 1, plain do
     local reset_at = rule.x.reset_at(rule.w, s)
     -- The state may still matter under the limit with which it was written. If its
     -- expiry is not stored, the key has the TTL of an instant that a caller passed.
-    local kept = s == found[k] and (expires_at[k] == 0 or expires_at[k] >= now_ms)
+    -- An undo can restore a state that matters under another limit only; it keeps the
+    -- TTL.
+    local kept = keep_ttl or s == found[k] and (expires_at[k] == 0 or expires_at[k] >= now_ms)
     if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)

@@ -29,6 +29,7 @@ var definitions = []definition{
 	{headgate.SlidingLog, func() state { return &slidingLog{} }, logBound},
 	{headgate.SlidingWindow, func() state { return &slidingWindow{} }, slidingBound},
 	{headgate.LeakyBucket, func() state { return &tokenBucket{queues: true} }, bucketBound},
+	{headgate.CalendarWindow, func() state { return &calendarWindow{} }, windowBound}, // the bound requires a period
 }
 
 // Algorithms returns the canonical names of all algorithms in the model.

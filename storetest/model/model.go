@@ -34,6 +34,7 @@ type Key struct {
 type params struct {
 	rate, capacity int64
 	period         time.Duration
+	calendar       headgate.Calendar
 }
 
 // state is the state of a key under one algorithm. Before a method with a parameter t,
@@ -145,7 +146,7 @@ func (k *Key) clone() *Key {
 // under returns a copy of the key with its state converted to the limit l at t.
 func (k *Key) under(l headgate.Limit, t int64) *Key {
 	copied := k.clone()
-	if p := (params{l.Rate, l.Capacity(), l.Period}); p != k.limit {
+	if p := (params{l.Rate, l.Capacity(), l.Period, l.Calendar}); p != k.limit {
 		copied.state.carry(l, t)
 		copied.limit = p
 	}

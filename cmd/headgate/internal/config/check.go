@@ -18,8 +18,12 @@ import (
 func (d *decoder) check(f *File) {
 	names := slices.Sorted(maps.Keys(f.Policies))
 	for _, name := range names {
-		policy := f.Policies[name]
-		d.checkPolicy(join("policies", plain(name)), name, &policy)
+		policy, path := f.Policies[name], join("policies", plain(name))
+		if _, named := d.at[join(path, "algorithm")]; !named && policy.requiresCalendar() {
+			policy.Algorithm = "" // each limit then has the algorithm that it requires
+			f.Policies[name] = policy
+		}
+		d.checkPolicy(path, name, &policy)
 	}
 	for i := range f.Routes {
 		d.checkRoute(routePath(i), &f.Routes[i], names)
@@ -27,6 +31,16 @@ func (d *decoder) check(f *File) {
 	if !d.hasErrorBelow("routes") {
 		d.checkReachable(f.Routes)
 	}
+}
+
+// requiresCalendar reports whether a limit of the policy has no period, so that only an
+// algorithm with a calendar accepts it.
+func (p *Policy) requiresCalendar() bool {
+	all := slices.Clone(p.Limits)
+	for _, limits := range p.Overrides {
+		all = append(all, limits...)
+	}
+	return slices.ContainsFunc(all, func(l headgate.Limit) bool { return l.Period == 0 })
 }
 
 func routePath(i int) string { return "routes[" + strconv.Itoa(i) + "]" }
@@ -62,11 +76,11 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 // checkLimits records errors for limits that the algorithm does not support, and for
 // duplicate limits.
 func (d *decoder) checkLimits(path string, name headgate.Algorithm, limits []headgate.Limit) {
-	a, err := algo.Named(name)
-	if err != nil {
+	if _, err := algo.Named(name); err != nil {
 		return // the decoder has recorded an error for the unknown algorithm
 	}
 	for i, l := range limits {
+		a, _ := algo.Named(name.For(l))
 		at := path + "[" + strconv.Itoa(i) + "]"
 		if err := a.Check(l); err != nil {
 			d.fail(d.at[at], at, false, "%s", limitMessage(d.limits[at], err))

@@ -41,7 +41,7 @@ const (
 	clientSendsCost = `remove it; the client sends the cost with each check: POST /v1/check {"policy":"NAME","key":"alice","cost":1200}`
 	noConcurrency   = "limits on concurrent requests are not supported; nearest: algorithm: leaky_bucket, " +
 		`limits: ["5/s queue 10"], which spaces requests evenly`
-	noMonths  = `calendar months are not supported; write limits: ["100000/30d"]`
+	noMonths  = `write limits: ["100000/month"]`
 	noHeaders = "a route matches host, method and path only; if the limit depends on anything else, the application selects " +
 		`the policy: POST /v1/check {"policy":"NAME","key":"alice"}`
 )

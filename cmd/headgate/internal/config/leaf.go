@@ -45,9 +45,14 @@ type leaf struct {
 
 // limitPattern matches all texts that headgate.ParseLimit parses. Words are
 // case-insensitive.
-var limitPattern = `^[ \t]*[0-9]+[ \t]*(/[ \t]*|` + anyCase(`per`) + `[ \t]+)([0-9]+[ \t]*)?` +
+var limitPattern = `^[ \t]*[0-9]+[ \t]*(/[ \t]*|` + anyCase(`per`) + `[ \t]+)(([0-9]+[ \t]*)?` +
 	`(us|ms|s|m|h|d|w|` + anyCase(`(micro|milli)?seconds?|secs?|min(ute)?s?|(hour|day|week)s?`) + `)` +
-	`([ \t]+(` + anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?[ \t]*$`
+	`([ \t]+(` + anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?|` + calendarPattern + `)[ \t]*$`
+
+// calendarPattern matches the windows of a calendar, after the slash of a limit.
+var calendarPattern = anyCase(`(hour|day|week|month|quarter|year)`) +
+	`([ \t]+` + anyCase(`in`) + `[ \t]+[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*)?` +
+	`([ \t]+` + anyCase(`from`) + `[ \t]+([0-9]{1,2}(:[0-9]{2})?|` + anyCase(`(mon|tues|wednes|thurs|fri|satur|sun)day`) + `))?`
 
 // anyCase returns a pattern in which each lower-case letter also matches its upper-case
 // form.

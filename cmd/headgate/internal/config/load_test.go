@@ -392,3 +392,30 @@ func TestAlgorithms(t *testing.T) {
 		}
 	}
 }
+
+// A policy that names no algorithm has calendar_window for limits that only the calendar
+// can mean, and prints so that the printed file has the same meaning.
+func TestAlgorithmOfCalendarLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		policy string
+		want   headgate.Algorithm
+	}{
+		{"{limits: [5/month]}", ""},
+		{"{limits: [10/s burst 20, 5/day in Europe/Berlin]}", ""},
+		{"{limits: [10/s], overrides: {a: [5/year]}}", ""},
+		{"{limits: [5/week, 7/day]}", headgate.TokenBucket},
+		{"{limits: [5/week, 7/month], algorithm: calendar_window}", headgate.CalendarWindow},
+	} {
+		f, err := config.Parse("headgate.yaml", []byte("policies: {p: "+c.policy+"}"))
+		if err != nil {
+			t.Errorf("%s: got error %v want none", c.policy, err)
+		} else if got := f.File.Policies["p"].Algorithm; got != c.want {
+			t.Errorf("%s: got %q want %q", c.policy, got, c.want)
+		}
+	}
+	_, err := config.Parse("headgate.yaml", []byte("policies: {p: {limits: [5/month], algorithm: token_bucket}}"))
+	if err == nil || !strings.Contains(err.Error(), "period is month; must be a period under token_bucket; write 30d") {
+		t.Errorf("5/month under token_bucket: got error %v want one that says what to write", err)
+	}
+}

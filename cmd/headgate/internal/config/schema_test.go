@@ -137,7 +137,7 @@ func clone(v any) any {
 type mutator struct{ *rand.Rand }
 
 var odd = []any{
-	"", "x", "5/s", " 5 / 1m burst 3 ", "5/15min", "5/15minuts", "5 per 2 Minutes", "5 PER day BURST 3", "5 perday", "5per week", "5/month", "5/s queue 2", "0/s", 5, 1.5, -1, 0, 32, 1025, 1 << 40, true, false, nil,
+	"", "x", "5/s", " 5 / 1m burst 3 ", "5/15min", "5/15minuts", "5 per 2 Minutes", "5 PER day BURST 3", "5 perday", "5per week", "5/month", "5/months", "5/day in Europe/Berlin from 06:00", "5/week FROM Sunday", "5/s queue 2", "0/s", 5, 1.5, -1, 0, 32, 1025, 1 << 40, true, false, nil,
 	[]any{},
 	map[string]any{},
 	[]any{"5/s"},

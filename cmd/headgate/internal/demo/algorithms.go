@@ -62,14 +62,14 @@ func descriptions() []words {
 		},
 	}
 	var all []words
-	for _, a := range algo.All() {
-		w, ok := said[a.Name]
+	for _, name := range algorithms() {
+		w, ok := said[name]
 		if ok {
 			w.Memory = cmp.Or(w.Memory, "38 bytes")
 		} else {
-			w = words{Title: string(a.Name), Short: string(a.Name), Summary: summaryOfRefill[a.Name.Refill()]}
+			w = words{Title: string(name), Short: string(name), Summary: summaryOfRefill[name.Refill()]}
 		}
-		w.Name = a.Name
+		w.Name = name
 		all = append(all, w)
 	}
 	return all
@@ -83,11 +83,15 @@ var summaryOfRefill = map[headgate.Refill]string{
 	headgate.RefillWindow:     "Counts in windows of one period.",
 }
 
-// algorithms returns the names of all algorithms, in the order of package algo.
+// algorithms returns the names of all algorithms on the page, in the order of package
+// algo. Under a limit with a period, an algorithm with a calendar decides like a fixed
+// window.
 func algorithms() []headgate.Algorithm {
 	var names []headgate.Algorithm
 	for _, a := range algo.All() {
-		names = append(names, a.Name)
+		if !a.Name.HasCalendar() {
+			names = append(names, a.Name)
+		}
 	}
 	return names
 }

@@ -20,7 +20,9 @@ import (
 // order is the order of the panels.
 var order = func() (names []headgate.Algorithm) {
 	for _, a := range algo.All() {
-		names = append(names, a.Name)
+		if !a.Name.HasCalendar() { // it decides like fixed_window
+			names = append(names, a.Name)
+		}
 	}
 	return names
 }()

@@ -259,7 +259,7 @@ func (s *ActiveConfig) reuseInline(last *ActiveConfig) {
 // bind binds a rule to the store. It first replaces an alias of an algorithm by the
 // name that package algo lists.
 func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
-	named, err := algo.Named(rule.Algorithm)
+	named, err := algo.Named(rule.Algorithm.For(rule.Limit))
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func (s *ActiveConfig) bindText(k inlineKey) (*Rule, error) {
 		return nil, err
 	}
 	r, err := bind(s.store, headgate.Rule{
-		Scope:        "inline:" + strconv.Itoa(k.ordinal) + ":" + limit.Period.String(),
+		Scope:        "inline:" + strconv.Itoa(k.ordinal) + ":" + windowText(limit, headgate.Algorithm(k.algorithm)),
 		Name:         strings.Clone(k.limit),
 		Limit:        limit,
 		Algorithm:    headgate.Algorithm(k.algorithm),
@@ -55,12 +55,28 @@ func (s *ActiveConfig) bindText(k inlineKey) (*Rule, error) {
 	return r, nil
 }
 
+// windowText returns the period of a limit, or its calendar if the algorithm has one, for
+// a scope.
+func windowText(l headgate.Limit, a headgate.Algorithm) string {
+	if l.Calendar.Unit == 0 || !a.For(l).HasCalendar() {
+		return l.Period.String()
+	}
+	_, text, _ := strings.Cut(l.String(), "/")
+	return text
+}
+
+// sameWindows reports whether limits of the two rules have the same windowText.
+func sameWindows(r, other *Rule) bool {
+	return r.Algorithm == other.Algorithm && r.Limit.Period == other.Limit.Period &&
+		(r.Limit.Calendar == other.Limit.Calendar || !r.Algorithm.HasCalendar())
+}
+
 // ordinalOf returns the ordinal for a check on key. The parameter first is the check's
 // rule with the ordinal 0; c holds the charges of the preceding checks in the request.
 func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
 	for i, r := range c.rules {
-		if !r.isText || r.Algorithm != first.Algorithm || r.Limit.Period != first.Limit.Period || c.Ops[i].Key != key {
+		if !r.isText || !sameWindows(r, first) || c.Ops[i].Key != key {
 			continue
 		}
 		if r.Limit.Rate == first.Limit.Rate && r.Limit.Capacity() == first.Limit.Capacity() {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/internal/calendar"
 )
 
 // Unit is the unit of a limit's period. Its values are equal to those of the enum in
@@ -154,11 +155,14 @@ type Limit struct {
 	// uint32 if the rate is larger.
 	Requests uint32
 	Unit     Unit
-	// Period is the period of the limit.
+	// Period is the period of the limit; 0 if it has only a calendar.
 	Period time.Duration
+	// Calendar has the windows of the limit if they are those of a calendar; otherwise
+	// nil.
+	Calendar *calendar.Calendar
 	// Windows is true if the limit has fixed windows whose length is a whole number of
-	// seconds, aligned to the Unix epoch. Responses then contain the number of whole
-	// seconds until the next window.
+	// seconds, aligned to the Unix epoch, or windows of a calendar. Responses then
+	// contain the number of whole seconds until the next window.
 	Windows bool
 }
 

@@ -1,6 +1,7 @@
 package envoyconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/internal/calendar"
 )
 
 // scopeOf returns the scope in which the state of a limit is stored. The parameter
@@ -96,8 +98,8 @@ func (b *builder) limitList(r *Rule, from, list *value, items []*value) {
 	if len(items) < 1 || len(items) > headgate.MaxLimits {
 		b.fail(list, fmt.Sprintf("limits has %d entries; must be 1 to %d", len(items), headgate.MaxLimits))
 	}
-	algorithm, mode := b.algorithm(from, headgate.TokenBucket), b.onStoreError(from)
-	seen := make(map[time.Duration]int)
+	algorithm, mode := b.algorithm(from, ""), b.onStoreError(from)
+	seen := make(map[string]int) // number of limits with the same windows
 	for _, v := range items {
 		limit, err := headgate.ParseLimit(b.str(v))
 		if err != nil {
@@ -105,18 +107,50 @@ func (b *builder) limitList(r *Rule, from, list *value, items []*value) {
 			b.fail(v, strings.TrimPrefix(reason, "headgate: "))
 			return
 		}
-		if wrong := b.limitProblem(r, limit, algorithm); wrong != "" {
+		inline := engine.InlineLimit{Limit: limit, Algorithm: cmp.Or(algorithm.For(limit), headgate.TokenBucket), OnStoreError: mode, Name: "envoy"}
+		if wrong := b.limitProblem(r, limit, inline.Algorithm); wrong != "" {
 			b.fail(v, v.clipped()+wrong)
 			return
 		}
-		l := Limit{Requests: uint32(min(limit.Rate, math.MaxUint32)), Unit: unitOf(limit.Period), Period: limit.Period}
-		l.Windows = algorithm == headgate.FixedWindow && limit.Period%time.Second == 0
-		l.Inline = &engine.InlineLimit{
-			Scope: scopeOf(limit.Period, seen[limit.Period]), Limit: limit, Algorithm: algorithm, OnStoreError: mode, Name: "envoy",
+		window := windowOf(&inline)
+		if inline.Scope = scopeOf(limit.Period, seen[window]); hasCalendar(&inline) {
+			inline.Scope = "envoy:" + strconv.Itoa(seen[window]) + ":" + window
 		}
-		seen[limit.Period]++
-		r.Limits = append(r.Limits, l)
+		seen[window]++
+		r.Limits = append(r.Limits, listedLimit(&inline))
 	}
+}
+
+// listedLimit returns the limit of inline.
+func listedLimit(inline *engine.InlineLimit) Limit {
+	limit := inline.Limit
+	l := Limit{Inline: inline, Requests: uint32(min(limit.Rate, math.MaxUint32)), Unit: unitOf(limit.Period), Period: limit.Period}
+	l.Windows = (inline.Algorithm == headgate.FixedWindow || inline.Algorithm.HasCalendar()) && limit.Period%time.Second == 0
+	if c := limit.Calendar; hasCalendar(inline) {
+		l.Unit = calendarUnits[c.Unit]
+		l.Calendar, _ = calendar.New(calendar.Unit(c.Unit), c.Zone, c.From) // the limit is valid
+	}
+	return l
+}
+
+// calendarUnits has the unit that responses contain for a limit with a calendar.
+var calendarUnits = [...]Unit{
+	headgate.CalendarHour: Hour, headgate.CalendarDay: Day, headgate.CalendarWeek: Week,
+	headgate.CalendarMonth: Month, headgate.CalendarQuarter: UnknownUnit, headgate.CalendarYear: Year,
+}
+
+// hasCalendar reports whether the windows of a limit are those of a calendar.
+func hasCalendar(inline *engine.InlineLimit) bool {
+	return inline.Limit.Calendar.Unit != 0 && inline.Algorithm.HasCalendar()
+}
+
+// windowOf returns the text of the limit's period or calendar.
+func windowOf(inline *engine.InlineLimit) string {
+	if !hasCalendar(inline) {
+		return inline.Limit.Period.String()
+	}
+	_, window, _ := strings.Cut(inline.Limit.String(), "/")
+	return window
 }
 
 // limitProblem returns an error message if the limit cannot be added to r, or "" if it

@@ -116,10 +116,28 @@ func (d *descriptor) wait(l *envoyconfig.Limit, decision *headgate.Decision, now
 		return decision.ResetAfter
 	}
 	left := max(decision.ResetAfter, decision.RetryAfter)
-	if left == 0 || left > l.Period { // an unused window: the store does not return its end
-		left = l.Period - sinceEpoch(now)%l.Period
+	if left == 0 || left > longest(l) { // an unused window: the store does not return its end
+		left = untilNext(l, sinceEpoch(now))
 	}
 	return (left + time.Second - 1).Truncate(time.Second)
+}
+
+// longest returns an upper bound on the length of a limit's windows.
+func longest(l *envoyconfig.Limit) time.Duration {
+	if l.Calendar != nil {
+		return micros.Duration(l.Calendar.Longest())
+	}
+	return l.Period
+}
+
+// untilNext returns the time from t, the time since the epoch, to the limit's next
+// window.
+func untilNext(l *envoyconfig.Limit, t time.Duration) time.Duration {
+	if l.Calendar != nil {
+		_, end := l.Calendar.Window(t.Microseconds())
+		return micros.Duration(end) - t
+	}
+	return l.Period - t%l.Period
 }
 
 func sinceEpoch(now headgate.Instant) time.Duration {

@@ -1,0 +1,58 @@
+-- Lua implementation of calendarwindow.go. The text of windowcount.lua precedes this
+-- text. In the state, a is the begin of the window. The terms are the limit, an upper
+-- bound on the length of a window, and the edges of consecutive windows. Without edges,
+-- the bound is the length of all windows. A time zone is not needed.
+
+-- window_of returns the window that contains t, or nil if the edges do not contain it.
+local function window_of(w, t)
+  if not w.edges then
+    local window_begin = t - t % w.longest
+    return window_begin, min(window_begin + w.longest, MAX_EXACT)
+  end
+  for i = 3, #w.edges - 1 do
+    if w.edges[i] <= t and t < w.edges[i + 1] then
+      return w.edges[i], w.edges[i + 1]
+    end
+  end
+end
+
+-- end_of returns the end of the window that begins at s.a. If no window begins there, s
+-- has another time zone or start, and does not count from s.a on. If the edges do not
+-- contain s.a, the result is not earlier than the end.
+local function end_of(w, s)
+  local window_begin, window_end = window_of(w, s.a)
+  if window_begin and window_begin ~= s.a then
+    return s.a
+  end
+  return window_end or min(s.a + w.longest, MAX_EXACT)
+end
+
+-- at returns the begin of the window that applies at t, its end and the count in it. If
+-- the window of s begins after t, because the clock went back, s applies until that
+-- window ends. A state that begins between the begin of the present window and t has
+-- another time zone or start.
+local function at(w, s, t)
+  local count = count_of(s)
+  local window_begin, window_end = window_of(w, t)
+  if count == 0 or s.a == window_begin then
+    return window_begin, window_end, count
+  elseif s.a > t then
+    return s.a, end_of(w, s), count
+  end
+  return window_begin, window_end, 0
+end
+
+-- new raises an error with the instant if the windows do not contain it. Nothing has been
+-- written then, and the caller sends the call again with the windows around the instant.
+function counter.new(terms, t)
+  local w = {limit = terms[1], longest = terms[2], at = at, end_of = end_of}
+  if terms[4] then
+    w.edges = terms
+  end
+  if t and not window_of(w, t) then
+    error(('HEADGATE_WINDOW %.0f'):format(t), 0)
+  end
+  return w
+end
+
+return counter
