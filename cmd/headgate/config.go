@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -58,12 +59,21 @@ func checkConfigFile(cmd *cobra.Command, path string) error {
 	}
 	domains, warnings, err := checkEnvoyRules(c)
 	if err != nil {
-		return fmt.Errorf("%s: envoy.config: %w", c.Origins["envoy.config"], err)
+		return rulesError(c.Origins["envoy.config"], err)
 	}
 	printWarnings(cmd, path, append(c.Warnings, warnings...))
 	policies, routes := counted(len(c.Policies), "policy", "policies"), counted(len(c.Routes), "route", "routes")
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s, %s%s\n", path, policies, routes, domains)
 	return nil
+}
+
+// rulesError returns err, of the rules in the folder that the setting at origin names.
+func rulesError(origin string, err error) error {
+	var rules detailed
+	if errors.As(err, &rules) {
+		return fmt.Errorf("%s: envoy.config: %s", origin, rules.Detail())
+	}
+	return fmt.Errorf("%s: envoy.config: %w", origin, err)
 }
 
 // checkEnvoyFolder prints the errors and warnings of a folder of Envoy rules.
@@ -75,7 +85,7 @@ func checkEnvoyFolder(cmd *cobra.Command, path string) error {
 	}
 	domains, warnings, err := service.CheckEnvoy(&c.Envoy)
 	if err != nil {
-		return reported(err)
+		return folderError(cmd, path, err)
 	}
 	if domains == 0 {
 		return fmt.Errorf("the folder %s contains no Envoy rules; name a configuration file or a folder of files with a domain each", path)
@@ -83,6 +93,15 @@ func checkEnvoyFolder(cmd *cobra.Command, path string) error {
 	printWarnings(cmd, path, warnings)
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: fine: %s\n", path, counted(domains, "Envoy domain", "Envoy domains"))
 	return nil
+}
+
+// folderError prints err, and that the files of a folder are checked as Envoy rules.
+func folderError(cmd *cobra.Command, path string, err error) error {
+	if err = reported(err); errors.Is(err, errReported) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: the files of a folder are checked as Envoy rules; to check a configuration file, name it: "+
+			"headgate config check %s\n", path, filepath.Join(path, "headgate.yaml"))
+	}
+	return err
 }
 
 func isFolder(path string) bool {

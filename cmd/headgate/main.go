@@ -93,9 +93,20 @@ func rootCommand() *cobra.Command {
 // sets only the exit status.
 var errReported = errors.New("reported")
 
+// detailed is an error of Envoy rules. Detail adds the positions and what is valid.
+type detailed interface {
+	error
+	Detail() string
+}
+
 // reported prints each error of an invalid configuration on its own line and returns
 // errReported. It returns any other error unchanged.
 func reported(err error) error {
+	var rules detailed
+	if errors.As(err, &rules) {
+		fmt.Fprintln(os.Stderr, rules.Detail())
+		return errReported
+	}
 	var all config.Errors
 	if !errors.As(err, &all) {
 		return err

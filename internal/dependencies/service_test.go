@@ -54,7 +54,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("envoyconfig"): {
 		why:  "envoyproxy/ratelimit's configuration, from files or a control plane, as rules",
-		code: []string{".", "algo", "internal/calendar", service("engine")},
+		code: []string{".", "algo", "internal/calendar", service("engine"), service("suggest")},
 	},
 	service("envoyxds"): {
 		why:   "an xDS client: it knows the protocol and neither rules nor interfaces",

@@ -29,7 +29,7 @@ func TestParseBounds(t *testing.T) {
 		fmt.Fprintf(&routes, "- {match: {path: '/%d%s'}, policies: []}\n", i, strings.Repeat("/*/a", 15))
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"file too long", "#" + strings.Repeat("x", config.MaxFileBytes), "file has 1048577 bytes; must be at most 1048576"},
+		{"file too long", "#" + strings.Repeat("x", config.MaxFileBytes), "file has more than 1048576 bytes"},
 		{"file of maximum length", "#" + strings.Repeat("x", config.MaxFileBytes-1), ""},
 		{"nested aliases", strings.Replace(bomb(8), "a0: ", "policies: &p {a: {limits: [1/s]}}\nroutes: ", 1), "a1: unknown key"},
 		{"aliases with many values", "policies:\n  a: {limits: [1/s], overrides: &o {" + overrides(5_000) + "}}\n" + many(50), "has more than 200000 values"},

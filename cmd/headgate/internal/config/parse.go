@@ -84,7 +84,7 @@ func document(source string, text []byte) (*yaml.Node, *Error) {
 	}
 	switch {
 	case len(text) > MaxFileBytes:
-		return nil, wrong(position{}, "file has %d bytes; must be at most %d", len(text), MaxFileBytes)
+		return nil, wrong(position{}, "file has more than %d bytes", MaxFileBytes)
 	case len(bytes.TrimSpace(text)) == 0:
 		return nil, wrong(position{}, "file is empty: it may be incompletely written; "+
 			"a file without settings must contain a comment")

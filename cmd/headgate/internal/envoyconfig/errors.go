@@ -16,6 +16,17 @@ type Error struct {
 	Line    int    // line in the file, from 1; 0 if the error has no single position
 	Column  int    // column in the line, from 1; 0 if unknown
 	Message string
+	Hint    string // what is valid instead; may be empty
+}
+
+// Detail returns the position, the message and the hint, such as “basic.yaml:4:5:
+// invalid rate limit unit 'minutes'; did you mean minute?”.
+func (e *Error) Detail() string {
+	text := e.Place() + ": " + e.Message
+	if e.Hint != "" {
+		text += "; " + e.Hint
+	}
+	return text
 }
 
 // Error returns the file name and the message, such as “basic.yaml: descriptor has
@@ -48,6 +59,15 @@ func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, err := range e {
 		lines[i] = err.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Detail returns one line for each error, with its position and its hint.
+func (e Errors) Detail() string {
+	lines := make([]string, len(e))
+	for i, err := range e {
+		lines[i] = err.Detail()
 	}
 	return strings.Join(lines, "\n")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 	"github.com/headgate/headgate/internal/calendar"
 )
 
@@ -51,10 +52,22 @@ func (b *builder) limits(r *Rule, from *value) {
 	case listed:
 		b.limitList(r, from, list, items)
 	case unit <= UnknownUnit:
-		b.fail(from, fmt.Sprintf("invalid rate limit unit '%s'", name))
+		b.failWithHint(from, fmt.Sprintf("invalid rate limit unit '%s'", name), unitHint(name))
 	default:
 		b.perUnit(r, from, unit)
 	}
+}
+
+// unitHint returns the valid units, and the one that name probably means.
+func unitHint(name string) string {
+	names := make([]string, 0, len(units))
+	for _, u := range units[UnknownUnit+1:] {
+		names = append(names, u.name)
+	}
+	if nearest := suggest.Nearest(name, names); nearest != "" {
+		return "did you mean " + nearest + "? Valid units: " + strings.Join(names, ", ")
+	}
+	return "valid units: " + strings.Join(names, ", ")
 }
 
 // parseUnit parses a unit name, ignoring case. It returns -1 for an unknown name.

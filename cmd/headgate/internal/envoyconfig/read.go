@@ -22,7 +22,7 @@ type reader struct {
 // document. The result more is whether another document follows.
 func readDocument(file string, content []byte) (v *value, more bool, wrong *Error) {
 	if len(content) > MaxFileBytes {
-		return nil, false, loadError(file, 0, 0, fmt.Sprintf("file has %d bytes; must be at most %d", len(content), MaxFileBytes))
+		return nil, false, loadError(file, 0, 0, fmt.Sprintf("file has more than %d bytes", MaxFileBytes))
 	}
 	loader, err := yaml.NewLoader(bytes.NewReader(content), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxDepth))))
 	if err != nil {
@@ -60,7 +60,7 @@ func malformed(file string, err error) *Error {
 }
 
 func loadError(file string, line, column int, cause string) *Error {
-	return &Error{file, line, column, "error loading config file: " + cause}
+	return &Error{File: file, Line: line, Column: column, Message: "error loading config file: " + cause}
 }
 
 func (r *reader) value(n *yaml.Node) (*value, *Error) {

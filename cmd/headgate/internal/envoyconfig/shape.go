@@ -38,7 +38,7 @@ func isKnownKey(key string) bool {
 // mapping where it occurs.
 func checkKeys(file string, v *value) *Error {
 	fail := func(at *value, format string, args ...any) *Error {
-		return &Error{file, at.line, at.column, fmt.Sprintf(format, args...)}
+		return &Error{File: file, Line: at.line, Column: at.column, Message: fmt.Sprintf(format, args...)}
 	}
 	for _, m := range v.members {
 		switch {
@@ -78,8 +78,12 @@ type decoder struct {
 }
 
 func (d *decoder) fail(v *value, message string) {
+	d.failWithHint(v, message, "")
+}
+
+func (d *decoder) failWithHint(v *value, message, hint string) {
 	if d.wrong == nil {
-		d.wrong = &Error{d.file, v.line, v.column, message}
+		d.wrong = &Error{d.file, v.line, v.column, message, hint}
 	}
 }
 
