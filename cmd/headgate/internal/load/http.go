@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
+	"syscall"
 )
 
 // httpClient sends POST /v1/check on one connection.
@@ -18,6 +21,7 @@ type httpClient struct {
 	policy    string
 	transport *http.Transport
 	body      bytes.Buffer
+	answered  bool // whether the server has sent an HTTP response
 }
 
 func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
@@ -69,9 +73,10 @@ func (c *httpClient) checkOne(ctx context.Context, key string) (allowed bool, er
 	r.Header["Content-Type"] = []string{"application/json"}
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
-		return false, err
+		return false, c.explained(r.URL.Host, err)
 	}
 	defer resp.Body.Close()
+	c.answered = true
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	switch {
 	case err != nil:
@@ -80,6 +85,16 @@ func (c *httpClient) checkOne(ctx context.Context, key string) (allowed bool, er
 		return false, fmt.Errorf("%s returned %s: %.200q", c.url, resp.Status, bytes.TrimSpace(text))
 	}
 	return resp.StatusCode == http.StatusOK, nil
+}
+
+// explained returns err, the error of a call. If the server at host has never sent an
+// HTTP response, the error reports that the address does not speak HTTP.
+func (c *httpClient) explained(host string, err error) error {
+	closed := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	if c.answered || !closed && !strings.Contains(err.Error(), "malformed HTTP") {
+		return err
+	}
+	return fmt.Errorf("%s does not speak HTTP: %w; for the Redis protocol, write redis://%s", host, err, host)
 }
 
 func (c *httpClient) close() { c.transport.CloseIdleConnections() }
