@@ -97,9 +97,13 @@ func (r *Report) comparison() string {
 	byDenied := func(a, b PolicyReport) int { return cmp.Compare(a.Denied, b.Denied) }
 	least, most := slices.MinFunc(r.Policies, byDenied), slices.MaxFunc(r.Policies, byDenied)
 	fewest, widest := slices.MinFunc(r.Policies, byKeys), slices.MaxFunc(r.Policies, byKeys)
+	touched := count(widest.KeysTouched)
+	if fewest.KeysTouched != widest.KeysTouched {
+		touched = count(fewest.KeysTouched) + " to " + touched
+	}
 	return "The algorithms deny " + count(least.Denied) + " (" + percent(least.DeniedShare) + ") to " +
 		count(most.Denied) + " (" + percent(most.DeniedShare) + ") of the requests, and affect " +
-		count(fewest.KeysTouched) + " to " + count(widest.KeysTouched) + " of " + count(r.Keys) + " keys."
+		touched + " of " + count(r.Keys) + " keys."
 }
 
 // adviceText states the recommendation and its reasons. It is empty if there is none.

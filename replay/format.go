@@ -101,6 +101,11 @@ func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byt
 		r.made = r.key.of(&r.log, r.made)
 		return r.log.at, 1, r.made, ""
 	default:
+		if line[0] == '{' {
+			if reason = r.json.parse(line); reason != badNotJSON && reason != "" {
+				return 0, 0, nil, reason
+			}
+		}
 		return 0, 0, nil, badFormat
 	}
 }

@@ -84,6 +84,9 @@ func (r *jsonRecord) parseAny(line []byte) (reason string) {
 	if err := json.Unmarshal(line, &fields); err != nil || fields == nil {
 		return badNotJSON
 	}
+	if fields["ts_us"] == nil && fields["key"] == nil {
+		return badNoFields
+	}
 	if !wholeNumber(fields["ts_us"], &r.at) {
 		return badTS
 	}

@@ -15,6 +15,7 @@ const (
 	badRequest  = "no quoted request, status and size after the time"
 	badNotJSON  = "not a JSON object"
 	errBadUTF8  = "not UTF-8, as JSON must be"
+	badNoFields = "a JSON record requires the fields ts_us (µs since 1970) and key"
 	badTS       = "ts_us is missing or not a whole number of microseconds"
 	badTSRange  = "ts_us is before 1970 or after 2155"
 	badKey      = "key is missing or not a string"

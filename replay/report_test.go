@@ -217,6 +217,9 @@ func TestPageAnswers(t *testing.T) {
 	}{
 		{"one", several[:1], replay.Options{}, nil},
 		{"several", several, replay.Options{}, []string{comparison}},
+		{"one number of keys", []headgate.Policy{several[0], several[0]}, replay.Options{}, []string{
+			"The algorithms deny 1,893 (18.93 %) to 1,893 (18.93 %) of the requests, and affect 100 of 1,753 keys.",
+		}},
 		{"measured", several, replay.Options{Scratch: openMemory}, []string{comparison + " Choose the token bucket: "}},
 		{"curve", several[:1], replay.Options{Scratch: openMemory, Curve: true}, []string{"5/m denies 5.70 % of the keys and 18.93 % of the requests. "}},
 	} {

@@ -145,6 +145,9 @@ func (f *replayFlags) run(cmd *cobra.Command, args []string) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; no report was written")
 	}
+	if errors.Is(err, headgate.ErrUnsupported) && f.algorithm == "all" {
+		return fmt.Errorf("%w; name one of them with --algorithm", err)
+	}
 	if report == nil {
 		return err
 	}
