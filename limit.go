@@ -73,7 +73,7 @@ func (l Limit) Validate() error {
 		}
 	}
 	if l.Period < MinPeriod || l.Period > MaxPeriod {
-		return &LimitError{"period", l.Period.String(), "must be 1ms to 366 days (8784h)"}
+		return &LimitError{"period", l.Period.String(), acceptedPeriods}
 	}
 	if l.Period%time.Microsecond != 0 {
 		return &LimitError{"period", l.Period.String(), "must be a whole number of microseconds"}

@@ -111,7 +111,7 @@ func (s *scanner) failUnit(word string, count int64) error {
 	case unitLength(lower) > 0:
 		return s.failAt(word, "units are in lower case; write "+lower)
 	}
-	return s.failAt(word, "expected a unit of time: ms, s, m, h, d, w or a word such as minutes, "+
+	return s.failAt(word, "expected a unit of time: us, ms, s, m, h, d, w or a word such as minutes, "+
 		"with an optional whole number before it")
 }
 

@@ -172,7 +172,7 @@ func TestSyntaxErrorMarksPosition(t *testing.T) {
 	t.Parallel()
 	_, err := headgate.ParseLimit("10/5 minuets")
 	want := `headgate: invalid limit "10/5 minuets": column 6: ` +
-		"expected a unit of time: ms, s, m, h, d, w or a word such as minutes, with an optional whole number before it\n" +
+		"expected a unit of time: us, ms, s, m, h, d, w or a word such as minutes, with an optional whole number before it\n" +
 		"\t10/5 minuets\n" +
 		"\t     ^^^^^^^"
 	if err == nil || err.Error() != want {
@@ -192,7 +192,7 @@ func TestParseLimitOutOfRange(t *testing.T) {
 		{"9223372036854775808/s", "rate", "9223372036854775808", "1 to 1000000000"},
 		{"1/0s", "period", "0s", "1ms to 366 days"},
 		{"1/-1s", "period", "-1", "1ms to 366 days"},
-		{"1/999us", "period", "999µs", "1ms to 366 days"},
+		{"1/999us", "period", "999µs", "must be 1ms to 366 days (366d)"},
 		{"1/367d", "period", "367d", "1ms to 366 days"},
 		{"1/53w", "period", "53w", "1ms to 366 days"},
 		{"1/9223372036854775807ms", "period", "9223372036854775807ms", "1ms to 366 days"},
