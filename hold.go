@@ -125,7 +125,7 @@ func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.D
 	}
 	s, ok := h.checks[0].Limiter.store.(HoldStore)
 	if !ok {
-		return HoldResult{}, 0, fmt.Errorf("%w: the store does not support holds", ErrUnsupported)
+		return HoldResult{}, 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.calls())
 	}
 	results := make([]HoldResult, len(ops))
 	at, err := s.ApplyHolds(ctx, now, verb, ttl, h.ops(ops), results)
@@ -134,6 +134,18 @@ func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.D
 	}
 	result, err := combineResults(results)
 	return result, at, err
+}
+
+// calls returns the name of what requires a store with holds for the verb.
+func (v HoldVerb) calls() string {
+	switch v {
+	case Debit:
+		return "Debit"
+	case TakeUpTo:
+		return "TakeUpTo"
+	default:
+		return "holds"
+	}
 }
 
 // applyOne is apply for one check with one limit, if the store has a faster way for it.
