@@ -46,7 +46,6 @@ func ExampleHoldAll() {
 	h, err := headgate.HoldAll(ctx, &headgate.HoldOptions{ID: "request 4711", TTL: 10 * time.Minute},
 		headgate.Check{Limiter: requests, Key: "ann", Cost: 1},
 		headgate.Check{Limiter: tokens, Key: "ann", Cost: 4000})
-	// [end all]
 	if err != nil {
 		panic(err)
 	}
@@ -54,6 +53,7 @@ func ExampleHoldAll() {
 		fmt.Println("denied by", h.Decision().DeniedBy)
 		return
 	}
+	// [end all]
 	defer func() { _, _ = h.Cancel(ctx) }() // has no effect after Commit
 
 	used := int64(1234) // the answer of the model reports it
