@@ -37,7 +37,7 @@ var (
 	// a key, because every key in it has spent units.
 	ErrStoreFull = errors.New("headgate: store full")
 	// ErrUnknownHold means that the store has no hold with this id on the key: it was
-	// never opened, it expired, or the key was reset. Nothing was charged.
+	// never opened, it has ended, or the key was reset. Nothing was charged.
 	ErrUnknownHold = errors.New("headgate: unknown hold")
 	// ErrExpiredHold means that the hold expired before it was committed. Nothing was
 	// charged: [HoldSettings.OnExpiry] has decided what became of its units.

@@ -33,7 +33,7 @@ type Hold struct {
 	done     atomic.Bool // whether a private hold was committed
 	decision Decision
 	replayed bool
-	expires  Instant
+	expires  atomic.Int64 // deadline as an Instant
 }
 
 // HoldOptions are the settings of [HoldAll].
@@ -84,7 +84,8 @@ func hold(ctx context.Context, now Instant, opts *HoldOptions, checks []Check) (
 	if err != nil {
 		return nil, err
 	}
-	h.decision, h.replayed, h.expires = result.Decision, result.Replayed, at+Instant(opts.TTL.Microseconds())
+	h.decision, h.replayed = result.Decision, result.Replayed
+	h.expires.Store(int64(at) + opts.TTL.Microseconds())
 	return h, nil
 }
 
@@ -213,7 +214,9 @@ func combineResults(results []HoldResult) (all HoldResult, err error) {
 // does no I/O. If the store has no such hold, the methods of the result return
 // [ErrUnknownHold] or [ErrExpiredHold].
 func ResumeHold(id HoldID, expires time.Time, checks ...Check) *Hold {
-	return &Hold{id: id, expires: InstantOf(expires), checks: append([]Check(nil), checks...)}
+	h := &Hold{id: id, checks: append([]Check(nil), checks...)}
+	h.expires.Store(int64(InstantOf(expires)))
+	return h
 }
 
 // ID returns the id of the hold.
@@ -229,8 +232,8 @@ func (h *Hold) Decision() Decision { return h.decision }
 // ID.
 func (h *Hold) Replayed() bool { return h.replayed }
 
-// ExpiresAt returns the deadline that the hold had when it was opened.
-func (h *Hold) ExpiresAt() time.Time { return h.expires.Time() }
+// ExpiresAt returns the deadline of the hold, as it was opened or last extended with h.
+func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 
 // Commit ends the hold with the actual cost of each check, in the order of the checks. It
 // returns the decision of a peek with cost 0. [HoldSettings.Over] defines what happens if
@@ -285,13 +288,16 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 		return HoldResult{}, err
 	}
 	result, at, err := h.apply(ctx, now, ExtendHold, ttl, nil)
+	if err == nil {
+		h.expires.Store(int64(at) + ttl.Microseconds())
+	}
 	return result, h.expiredError(at, err)
 }
 
 // expiredError returns err, or [ErrExpiredHold] if the hold is not known at an instant
-// after its first deadline.
+// after its deadline.
 func (h *Hold) expiredError(at Instant, err error) error {
-	if errors.Is(err, ErrUnknownHold) && at >= h.expires {
+	if errors.Is(err, ErrUnknownHold) && at >= Instant(h.expires.Load()) {
 		return ErrExpiredHold
 	}
 	return err

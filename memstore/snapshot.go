@@ -41,8 +41,9 @@ var maxResetAt = int64(headgate.MaxInstant) + headgate.MaxPeriod.Microseconds()
 var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 
 // Snapshot writes the state of all keys that have not expired, so that state survives a
-// restart. [Restore] reads it. Snapshot may be called while the store is in use: each
-// key is written as it is at one moment, but the moments of different keys differ.
+// restart. [Restore] reads it. Open holds are not written: their units stay spent, and a
+// commit after the restart returns [headgate.ErrUnknownHold]. Snapshot may be called
+// while the store is in use: each key is written as it is at one moment, but the moments of different keys differ.
 // Snapshot locks one shard at a time. The snapshot contains the store's secret: anyone
 // who can read the snapshot can test whether the store contains a given key.
 func (s *Store) Snapshot(w io.Writer) error { return s.snapshot(w, headgate.StoreClock) }
@@ -64,10 +65,10 @@ func (s *Store) snapshot(w io.Writer, at headgate.Instant) error {
 	out.numbers(s.secret.k0, s.secret.k1)
 	now := s.instant(at)
 	for i := range s.keys.shards {
-		s.keys.shards[i].snapshot(out, 0, i, now)
+		s.snapshotSlots(&s.keys.shards[i], out, 0, i, now)
 	}
 	for i := range s.overflow.shards {
-		s.overflow.shards[i].snapshot(out, 1, i, now)
+		s.snapshotSlots(&s.overflow.shards[i], out, 1, i, now)
 	}
 	for i := range s.logs.shards {
 		s.logs.shards[i].snapshot(out, recordLog, now)
@@ -77,16 +78,37 @@ func (s *Store) snapshot(w io.Writer, at headgate.Instant) error {
 	return out.finish(w)
 }
 
-func (sh *shard) snapshot(out *snapshotWriter, region, index int, now int64) {
+func (s *Store) snapshotSlots(sh *shard, out *snapshotWriter, region, index int, now int64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	slots := sh.table.Load().slots
 	out.numbers(recordShard, uint64(region), uint64(index), uint64(len(slots)), uint64(sh.maxSlots))
 	kind := uint64(recordKey + region)
 	for i := range slots {
-		d, w := slots[i].readAny()
+		d, w := s.readPlain(&slots[i])
 		if d.hi != 0 && w.expiry() > now {
 			out.numbers(kind, uint64(i), d.hi, d.lo, w.at&^(versions|lockBit), w.rest)
+		}
+	}
+}
+
+// readPlain is like readAny and, for a key with open holds, returns the words of its
+// state without the holds.
+func (s *Store) readPlain(slot *slot) (digest, words) {
+	for {
+		d, w := slot.readAny()
+		if !w.held() {
+			return d, w
+		}
+		holds := s.holds.shard(d)
+		holds.mu.Lock()
+		k := holds.keys[d]
+		if k != nil {
+			w = k.rule.pack(k.account.State)
+		}
+		holds.mu.Unlock()
+		if k != nil { // otherwise its last hold has ended in the meantime
+			return d, w
 		}
 	}
 }
@@ -221,7 +243,7 @@ func (sh *shard) fillSlots() {
 func (s *Store) restoreSlot(in *snapshotReader, kind uint64) error {
 	index, d := in.number(), digest{in.number(), in.number()}
 	w := words{at: in.number(), rest: in.number()}.withoutVersion()
-	if in.err != nil || d.hi == 0 {
+	if in.err != nil || d.hi == 0 || w.held() {
 		return errors.Join(ErrSnapshot, in.err)
 	}
 	sh := s.keys.shard(d)
