@@ -53,3 +53,22 @@ local function ceil_div(a, b)
   end
   return q
 end
+
+local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or log: 2^30 − 1
+
+-- no_debt returns the functions of holds that are equal for all algorithms that count in
+-- windows; see noDebt in account.go.
+local function no_debt()
+  local h = {}
+  function h.adopt(_, s)
+    return s, false
+  end
+  function h.debt()
+    return 0, 0
+  end
+  h.debt_of = h.debt
+  function h.denominator()
+    return 1
+  end
+  return h
+end

@@ -36,22 +36,38 @@ func runHoldTrace(t *testing.T, a algo.Algorithm, d generator) {
 	k.release, m.Release = d.oneIn(2), false
 	m.Release = k.release
 	m.Clip = d.oneIn(3)
-	now, trace := d.upTo(4e15), ""
-	last := headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}
+	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
 	for i := range 40 {
-		now = max(now, d.after(now, l, last))
-		s := holdStep{t: now, verb: pickHoldVerb(d), n: min(d.cost(last.Limit, last.Remaining), 2*l.Capacity()), id: fmt.Sprint(i)}
-		if len(k.known) > 0 && (s.verb == "commit" || s.verb == "extend") {
-			s.id = k.known[d.IntN(len(k.known))]
-		}
-		s.deadline = now + d.scaled(1, 1+4*max(1, last.ResetAfter.Microseconds()))
-		trace += fmt.Sprintf("\n%+v", s)
+		s := trace.next(i, k.known)
 		got, want := k.run(&s, m.Clip), runOnModel(m, l, &s)
 		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("seed %d: %v release=%t clip=%t%s\n got %+v\nwant %+v", *seedFlag, l, k.release, m.Clip, trace, got, want)
+			t.Fatalf("seed %d: %v release=%t clip=%t%s\n got %+v\nwant %+v", *seedFlag, l, k.release, m.Clip, trace.text, got, want)
 		}
-		last = got.decision
+		trace.last = got.decision
 	}
+}
+
+// holdTrace generates the steps of a random trace.
+type holdTrace struct {
+	generator
+	limit headgate.Limit
+	now   int64
+	last  headgate.Decision
+	text  string
+}
+
+// next returns step i. known are the ids of the holds that were opened.
+func (r *holdTrace) next(i int, known []string) holdStep {
+	r.now = max(r.now, r.after(r.now, r.limit, r.last))
+	s := holdStep{
+		t: r.now, verb: pickHoldVerb(r.generator), n: min(r.cost(r.last.Limit, r.last.Remaining), 2*r.limit.Capacity()), id: fmt.Sprint(i),
+	}
+	if len(known) > 0 && (s.verb == "commit" || s.verb == "extend") {
+		s.id = known[r.IntN(len(known))]
+	}
+	s.deadline = r.now + r.scaled(1, 1+4*max(1, r.last.ResetAfter.Microseconds()))
+	r.text += fmt.Sprintf("\n%+v", s)
+	return s
 }
 
 // holdLimit returns a random limit under which a state can represent 40 debits of twice

@@ -50,3 +50,10 @@ func Arithmetic() string { return arithmeticLua }
 func LuaLocal(name, text string) string {
 	return "local " + name + " = (function()\n" + text + "\nend)()\n"
 }
+
+//go:embed ledger.lua
+var ledgerLua string
+
+// LedgerLua returns the Lua implementation of [Ledger]. The text of [Arithmetic] must
+// precede it. It ends with a return of its function table.
+func LedgerLua() string { return ledgerLua }

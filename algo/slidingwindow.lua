@@ -113,4 +113,35 @@ function sliding_window.reset_at(w, s)
   return 0
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function sliding_window.holds()
+  local h = no_debt()
+  h.by_instant = true
+  function h.charged_at(_, s)
+    return s.a
+  end
+  function h.charge(w, s, t, n)
+    if n == 0 then
+      return s
+    end
+    local now = at(w, s, t)
+    now.c = min(now.c + n, MAX_COUNT)
+    return now
+  end
+  -- correct decreases the count of the window in which the units were counted: cur, prev,
+  -- or none if more than one window has passed.
+  function h.correct(w, s, t, charged_at, n)
+    local now = at(w, s, t)
+    if now.b == 0 and now.c == 0 then
+      return s
+    elseif charged_at > now.a - w.period then
+      now.c = now.c - min(n, now.c)
+    elseif charged_at > now.a - 2 * w.period then
+      now.b = now.b - min(n, now.b)
+    end
+    return now
+  end
+  return h
+end
+
 return sliding_window

@@ -255,10 +255,12 @@ func (b *bucket) Charge(s State, t, n int64) State {
 		return s
 	}
 	s = b.carryOver(s, t)
-	if n > b.t.unitsWithin(maxExact-max(s.A, t), maxExact) {
-		return State{A: maxExact, C: b.fingerprint}
+	if n <= b.t.unitsWithin(maxExact-max(s.A, t), maxExact) {
+		if next := b.advance(s, t, n); next.A <= maxExact {
+			return next
+		}
 	}
-	return b.advance(s, t, n)
+	return State{A: maxExact, C: b.fingerprint}
 }
 
 // Adopt is carryOver.

@@ -219,4 +219,52 @@ function bucket.cancel(b, s, mark, t, n)
   return back(b, s, t, times(b, n))
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function bucket.holds()
+  local h = {debt_of = times}
+  function h.adopt(b, s, t)
+    return carry_over(b, s, t), s.c ~= b.fingerprint
+  end
+  function h.charged_at()
+    return 0
+  end
+  function h.denominator(b)
+    return b.d
+  end
+  function h.debt(_, s, t)
+    if s.a < t then
+      return 0, 0
+    end
+    return s.a - t, s.b
+  end
+  -- charge advances TAT by n·T, but not beyond the latest instant of a state.
+  function h.charge(b, s, t, n)
+    if n == 0 then
+      return s
+    end
+    s = carry_over(b, s, t)
+    local whole, r = times(b, n)
+    local a, rest = s.a, s.b + r
+    if a < t then
+      a, rest = t, r
+    end
+    if rest >= b.d then
+      whole, rest = whole + 1, rest - b.d
+    end
+    if whole > MAX_EXACT - a then
+      return {a = MAX_EXACT, b = 0, c = b.fingerprint}
+    end
+    return {a = a + whole, b = rest, c = b.fingerprint}
+  end
+  -- correct makes TAT earlier by the least of n·T and the least debt.
+  function h.correct(b, s, t, _, n, least, rest)
+    local whole, r = times(b, n)
+    if least < whole or (least == whole and rest < r) then
+      whole, r = least, rest
+    end
+    return back(b, s, t, whole, r)
+  end
+  return h
+end
+
 return bucket

@@ -154,4 +154,31 @@ function interval_bucket.cancel(b, s, mark, t, n)
   return pack(b, last, missing - min(n, missing))
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function interval_bucket.holds()
+  local h = no_debt()
+  function h.charged_at()
+    return 0
+  end
+  function h.debt(b, s, t)
+    local _, missing = at(b, s, t)
+    return missing, 0
+  end
+  function h.debt_of(_, n)
+    return n, 0
+  end
+  -- charge adds n to the missing tokens. At most 10^9 tokens can be owed.
+  function h.charge(b, s, t, n)
+    if n == 0 then
+      return s
+    end
+    local last, missing = at(b, s, t)
+    return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
+  end
+  function h.correct(b, s, t, _, n, least)
+    return interval_bucket.refund(b, s, t, min(n, least))
+  end
+  return h
+end
+
 return interval_bucket

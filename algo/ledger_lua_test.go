@@ -1,0 +1,161 @@
+package algo_test
+
+import (
+	"reflect"
+	"testing"
+
+	lua "github.com/yuin/gopher-lua"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
+)
+
+// holdDriver is the Lua side of TestLuaHoldsEqualGo: it executes one step and returns the
+// fields of the decision, the units that were granted and the number of open holds.
+const holdDriver = `
+local w, s, list
+
+local drive = {}
+
+function drive.bind(...) w, s, list = x.new({...}), {a = 0, b = 0, c = 0}, {} end
+
+function drive.step(verb, t, n, id, deadline, release, clip)
+  local a = ledger.account(x, w, s)
+  ledger.expire(list, a, t, release)
+  local asked, allowed, granted, i = 0, true, 0, ledger.find(list, id)
+  s = a.s
+  if verb == 'take' or verb == 'hold' then
+    asked = n
+    ledger.prepare(list, a, t)
+    allowed = a.take(t, n)
+    if allowed then
+      asked = 0
+      ledger.observe(list, a, t)
+      if verb == 'hold' then
+        ledger.open(list, a, t, id, n, deadline)
+      end
+    else
+      a.s = s
+    end
+  elseif verb == 'peek' then
+    local _
+    _, allowed = x.take(w, s, t, n)
+    asked = n
+  elseif verb == 'commit' and i then
+    ledger.finish(list, a, t, i, n, clip)
+  elseif verb == 'extend' and i then
+    list[i].deadline = deadline
+  elseif verb == 'debit' then
+    ledger.prepare(list, a, t)
+    a.charge(t, n)
+    ledger.observe(list, a, t)
+  elseif verb == 'up_to' then
+    ledger.prepare(list, a, t)
+    granted = min(n, a.remaining(t))
+    a.take(t, granted)
+    ledger.observe(list, a, t)
+  elseif verb == 'refund' then
+    ledger.prepare(list, a, t)
+    a.s = x.refund(w, a.s, t, n)
+    ledger.observe(list, a, t)
+  end
+  s = a.s
+  local d = x.answer(w, s, t, asked, 0, allowed)
+  return d.allowed, d.never, d.limit, d.remaining, d.retry_after, d.reset_after, granted, #list
+end
+
+return drive
+`
+
+// luaHolds is a key with holds, in the Lua implementation.
+type luaHolds struct {
+	vm    *lua.LState
+	drive *lua.LTable
+}
+
+func newLuaHolds(t *testing.T, a algo.Algorithm) *luaHolds {
+	t.Helper()
+	vm := lua.NewState(lua.Options{SkipOpenLibs: true})
+	t.Cleanup(vm.Close)
+	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenMath} {
+		vm.Push(vm.NewFunction(open))
+		vm.Call(0, 0)
+	}
+	text := algo.Arithmetic() + algo.LuaLocal("x", a.Lua) + algo.LuaLocal("ledger", algo.LedgerLua()) + holdDriver
+	if err := vm.DoString(text); err != nil {
+		t.Fatal(err)
+	}
+	return &luaHolds{vm: vm, drive: vm.Get(-1).(*lua.LTable)}
+}
+
+func (k *luaHolds) call(name string, results int, args ...lua.LValue) []lua.LValue {
+	k.vm.SetTop(0)
+	k.vm.Push(k.drive.RawGetString(name))
+	for _, arg := range args {
+		k.vm.Push(arg)
+	}
+	k.vm.Call(len(args), results)
+	out := make([]lua.LValue, results)
+	for i := range out {
+		out[i] = k.vm.Get(i + 1)
+	}
+	return out
+}
+
+func (k *luaHolds) bind(terms []int64) {
+	args := make([]lua.LValue, len(terms))
+	for i, n := range terms {
+		args[i] = lua.LNumber(n)
+	}
+	k.call("bind", 0, args...)
+}
+
+func (k *luaHolds) run(s *holdStep, release, clip bool) holdAnswer {
+	v := k.call("step", 8, lua.LString(s.verb), lua.LNumber(s.t), lua.LNumber(s.n), lua.LString(s.id), lua.LNumber(s.deadline), lua.LBool(release), lua.LBool(clip))
+	number := func(i int) int64 { return int64(v[i].(lua.LNumber)) }
+	return holdAnswer{
+		decision: headgate.Decision{
+			Allowed: v[0] == lua.LTrue, Never: v[1] == lua.LTrue, Limit: number(2), Remaining: number(3),
+			RetryAfter: micros.Duration(number(4)), ResetAfter: micros.Duration(number(5)),
+		},
+		granted: number(6), open: int(number(7)),
+	}
+}
+
+// TestLuaHoldsEqualGo compares the two implementations of the ledger on random traces.
+func TestLuaHoldsEqualGo(t *testing.T) {
+	steps := 400_000 // for each of five algorithms
+	if raceDetector || testing.Short() {
+		steps = 10_000
+	}
+	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+		if !a.Name.CanHold() || a.NewLog != nil {
+			t.Skipf("%s has no ledger in Lua", a.Name)
+		}
+		d, other := newGenerator(*seedFlag, 901), newLuaHolds(t, a)
+		for done := 0; done < steps; {
+			done += compareHoldTrace(t, a, d, other)
+		}
+	})
+}
+
+func compareHoldTrace(t *testing.T, a algo.Algorithm, d generator, other *luaHolds) int {
+	t.Helper()
+	l := holdLimit(d, a)
+	k := newHoldKey(a, l)
+	k.release = d.oneIn(2)
+	clip := d.oneIn(3)
+	other.bind(k.terms())
+	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
+	const length = 40
+	for i := range length {
+		s := trace.next(i, k.known)
+		got, want := other.run(&s, k.release, clip), k.run(&s, clip)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d: %v release=%t clip=%t%s\n lua %+v\n go  %+v", *seedFlag, l, k.release, clip, trace.text, got, want)
+		}
+		trace.last = want.decision
+	}
+	return length
+}
