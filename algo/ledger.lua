@@ -105,8 +105,8 @@ local function remove(list, i)
 end
 
 -- expire ends the holds that have expired by t, the earliest deadline first. If release
--- is true, each of them is corrected as if it had been cancelled at its deadline. It returns
--- whether a hold has expired.
+-- is true, each of them is corrected as if it had been cancelled at its deadline. It
+-- returns whether a hold has expired.
 function ledger.expire(list, a, t, release)
   local expired = false
   while true do

@@ -43,9 +43,10 @@ var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 // Snapshot writes the state of all keys that have not expired, so that state survives a
 // restart. [Restore] reads it. Open holds are not written: their units stay spent, and a
 // commit after the restart returns [headgate.ErrUnknownHold]. Snapshot may be called
-// while the store is in use: each key is written as it is at one moment, but the moments of different keys differ.
-// Snapshot locks one shard at a time. The snapshot contains the store's secret: anyone
-// who can read the snapshot can test whether the store contains a given key.
+// while the store is in use: each key is written as it is at one moment, but the moments
+// of different keys differ. Snapshot locks one shard at a time. The snapshot contains the
+// store's secret: anyone who can read the snapshot can test whether the store contains a
+// given key.
 func (s *Store) Snapshot(w io.Writer) error { return s.snapshot(w, headgate.StoreClock) }
 
 // SnapshotAt is like [Store.Snapshot], but leaves out the keys that have expired by the

@@ -9,7 +9,10 @@
 local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
 for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
-  if not foreign[k] then
+  if held[k] then
+    found[k] = nil -- its value is not that of a plain state
+  end
+  if not foreign[k] and not (held[k] and holds_of.save(k, rule, s)) then
     local reset_at = rule.x.reset_at(rule.w, s)
     -- The state may still matter under the limit with which it was written. If its
     -- expiry is not stored, the key has the TTL of an instant that a caller passed.
@@ -47,6 +50,10 @@ for k = 1, plain do
         redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed)
       end
     end
+  end
+  if held[k] and not foreign[k] then
+    v = holds_of.base(k)
+    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1)
   end
   reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end

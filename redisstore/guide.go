@@ -49,6 +49,17 @@ func newGuideRule(r *rule, l headgate.Limit) *guideRule {
 	return r.guide
 }
 
+// ApplyHold is not supported: the layout has no room for holds.
+func (g *guideRule) ApplyHold(
+	context.Context, headgate.Instant, headgate.HoldVerb, time.Duration, *headgate.HoldOp,
+) (headgate.HoldResult, headgate.Instant, error) {
+	return headgate.HoldResult{}, 0, errGuideHolds()
+}
+
+func errGuideHolds() error {
+	return errUnsupported("hold", "the layout of the Redis guides has no holds")
+}
+
 // CanReserve returns false, because the layout cannot store reservations.
 func (g *guideRule) CanReserve() bool { return false }
 

@@ -18,13 +18,15 @@
 local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 
 -- Modes: EACH executes every run independently, ALL takes all runs or none, PEEK_ALL
--- reports what ALL would decide.
-local EACH, ALL, PEEK_ALL = 0, 1, 2
+-- reports what ALL would decide. OPEN_ALL opens a hold with every run, or with none.
+local EACH, ALL, PEEK_ALL, OPEN_ALL = 0, 1, 2, 3
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
+local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO = 7, 8, 9, 10, 11 -- see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 -- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
 -- the key expires, or 0 if that is not stored.
 local VALUE, VALUE_BYTES = '<BdI4I4d', 25
+local HELD = 4 -- the format of a state with open holds, which follow it; see holds.lua
 local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
 local RUN, DOUBLES = '<HHBI4d', '<dddddddddddd'
 local UNUSED = {a = 0, b = 0, c = 0}
@@ -105,6 +107,7 @@ end
 -- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
 -- is an error.
 local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
+local held, any_held, holds_of = {}, false, nil
 if plain > 0 and #KEYS > 1 and mode == EACH then
   -- MGET returns nothing for a key that is not a string; see commit.lua.
   before = redis.call('MGET', unpack(KEYS, 1, plain))
@@ -121,6 +124,9 @@ for k = 1, plain do
     local format, a, b, c
     if #v == VALUE_BYTES then
       format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
+    elseif #v > VALUE_BYTES and v:byte() == HELD then
+      format, a, b, c = unpack_from(VALUE, v)
+      format, held[k], any_held = FORMAT, v, true
     end
     if format == FORMAT and a >= 0 and a <= MAX_EXACT then
       found[k] = {a = a, b = b, c = c}

@@ -76,19 +76,32 @@ func (g *group) read(text string) {
 		g.fail(errReply(len(text)))
 		return
 	}
-	if g.mode != independent {
+	switch g.mode {
+	case independent:
+		g.readEach(&r)
+	case openAll:
+		g.readOpened(&r)
+	default:
 		g.readAllOrNothing(&r)
-	} else {
-		for _, k := range g.keys {
-			if k.log {
-				k.readLog(&r)
-			} else {
-				k.read(&r, g.decidedAt)
-			}
-		}
 	}
 	if r.invalid || r.text != "" {
 		g.fail(errReply(len(text)))
+	}
+}
+
+// readEach stores the results of independent operations.
+func (g *group) readEach(r *reader) {
+	for _, k := range g.keys {
+		if !k.log {
+			k.readBefore(r)
+		}
+	}
+	for _, k := range g.keys {
+		if k.log {
+			k.readLog(r)
+		} else {
+			k.read(r, g.decidedAt)
+		}
 	}
 }
 
@@ -111,16 +124,29 @@ func (g *group) setTimestamp(sent, received int64) {
 	}
 }
 
+// readBefore reads the state that the script found.
+func (k *keyOps) readBefore(r *reader) {
+	var own bool
+	// The script returns the state of a key with open holds with an expiry of −1.
+	k.held = len(r.text) >= valueBytes && r.text[0] == stateFormat && r.text[valueBytes-1] == 0xbf
+	k.before, own = r.state()
+	k.foreign = !own
+}
+
 // read repeats the steps of the script for one key, beginning with the state that the
 // script found.
 func (k *keyOps) read(r *reader, t int64) {
-	s, ok := r.state()
+	s := k.before
 	for _, o := range k.ops {
-		if !ok {
-			o.err = errForeign()
-			continue
+		switch {
+		case o.hold != nil:
+			s = o.readHold(r, t)
+		case !k.foreign:
+			s = o.step(s, t)
 		}
-		s = o.step(s, t)
+		if o.held = k.held; k.foreign {
+			o.err = errForeign()
+		}
 	}
 }
 

@@ -26,6 +26,9 @@ var logChunksLua string
 //go:embed slowpath.lua
 var slowpathLua string
 
+//go:embed holds.lua
+var holdsLua string
+
 //go:embed commit.lua
 var commitLua string
 
@@ -67,7 +70,9 @@ func algorithmsText() string {
 // storeText returns the Lua code of this store. Code that most calls do not need is in a
 // branch, because creating a function takes time even if the function is never called.
 func storeText() string {
-	return preludeLua + fastpathLua + "if pos <= size then\n" + logLua + logChunksLua + slowpathLua + "end\n" + commitLua
+	holds := "local function make_holds()\n" + algo.LuaLocal("ledger", algo.LedgerLua()) + holdsLua + "end\n"
+	slow := strings.Replace(slowpathLua, "--HOLDS\n", holds, 1)
+	return preludeLua + fastpathLua + "if pos <= size then\n" + logLua + logChunksLua + slow + "end\n" + commitLua
 }
 
 // algorithmNumber returns the number that decideText gives an algorithm.

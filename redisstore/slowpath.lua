@@ -34,6 +34,15 @@ local function run(rule, s, verb, count, n, pos)
   return s, pos
 end
 
+-- holds returns the functions for keys with open holds. They are created when they are
+-- first needed.
+local holds_made
+--HOLDS
+local function holds()
+  holds_made = holds_made or make_holds()
+  return holds_made
+end
+
 -- log_of returns the log of key k, or false if the value was written by another program.
 -- MGET returns nothing for a log that is a hash; see log_store.open.
 local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
@@ -110,6 +119,9 @@ local function run_each()
     end
     if k > plain then
       pos = run_log(k, rule, verb, count, n, pos)
+    elseif held[k] or verb >= OPEN then
+      held[k] = held[k] or ''
+      states[k], pos = holds().run(k, rule, states[k], verb, count, n, pos)
     else
       states[k], pos = run(rule, states[k], verb, count, n, pos)
     end
@@ -129,6 +141,9 @@ local function read_debits()
       c.asked = total_of[k]
     end
     last_rule[k] = last_rule[k] or c.rule
+    if held[k] then
+      states[k] = holds().load(k, c.rule, states[k])
+    end
     if k > plain then
       local log = log_of(k)
       c.fits = log_store.fits(log, c.rule, c.asked)
@@ -147,7 +162,8 @@ local function apply_debits(list)
     local c = list[i]
     local k, rule = c.k, c.rule
     if k <= plain then
-      states[k] = rule.x.take(rule.w, states[k], t, c.n)
+      local take = held[k] and holds().take
+      states[k] = take and take(k, rule, states[k], c.n) or rule.x.take(rule.w, states[k], t, c.n)
       last_rule[k] = rule
     else
       log_store.take(log_of(k), rule, c.n)
@@ -172,9 +188,15 @@ end
 
 if mode == EACH then
   run_each()
+elseif mode == OPEN_ALL then
+  for k = 1, plain do
+    held[k] = held[k] or ''
+  end
+  holds().open_all()
 else
   run_all()
 end
+holds_of = holds_made
 for k = plain + 1, #KEYS do
   if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
     log_store.save(logs[k], last_rule[k])

@@ -93,7 +93,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	bound := &rule{store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), deniedBy: []string{r.Name}}
+	bound := &rule{store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), deniedBy: []string{r.Name}, holds: r.Holds, canHold: a.Name.CanHold()}
 	bound.shared = s.denials.sharedOf(string(a.Name) + "\x00" + r.Scope)
 	if a.NewLog != nil {
 		if bound.log, err = a.NewLog(r.Limit); err != nil {
@@ -170,6 +170,8 @@ type rule struct {
 	deniedBy []string
 	limit    int64
 	shared   *sharedState
+	holds    headgate.HoldSettings
+	canHold  bool       // whether the algorithm supports holds
 	guide    *guideRule // not nil for a rule in LayoutGuide
 }
 
@@ -254,7 +256,7 @@ func (s *Store) do(ctx context.Context, o *op) error {
 	switch {
 	case o.err != nil:
 		o.rule.shared.markLost()
-	case !o.fromCache:
+	case !o.fromCache && !o.held && o.hold == nil:
 		s.denials.remember(o)
 	}
 	return o.err

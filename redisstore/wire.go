@@ -17,7 +17,16 @@ const (
 	stateFormat = 1
 	maxUnits    = 1<<53 - 1 // integers up to this one are exact in Lua; no limit is larger
 	maxCost     = 1 << 53   // a cost above every limit, also exact in Lua; higher costs are sent as this one
-	verbUndo    = algo.Cancel + 1
+)
+
+// The verbs of operations that are not requests of package algo, as in prelude.lua.
+const (
+	verbUndo = algo.Cancel + 1 + iota
+	verbOpen
+	verbCommit
+	verbExtend
+	verbDebit
+	verbTakeUpTo
 )
 
 // mode is how the operations of a group affect each other.
@@ -27,6 +36,7 @@ const (
 	independent mode = iota // each operation is decided independently
 	takeAll                 // all operations are taken, or none
 	peekAll                 // report what takeAll would decide
+	openAll                 // open a hold with each operation, or none
 )
 
 // op is one operation on one key, and its result.
@@ -36,12 +46,14 @@ type op struct {
 	redisKey string // key in Redis
 	request  algo.Request
 	undoes   takeRecord // the take to undo, if the verb is verbUndo
+	hold     *holdOp    // arguments and result, if the verb is verbOpen or later
 	queueEntry
 
 	decision  headgate.Decision
 	after     algo.State // state after the operation; not set for a log
 	timestamp timestamp
 	fromCache bool // whether the denial cache decided
+	held      bool // whether the key has open holds, which may expire at any time
 	err       error
 }
 
@@ -64,6 +76,7 @@ type group struct {
 	taken     bool     // whether all operations were allowed; only in mode takeAll
 	decidedAt int64    // instant of the decision in µs
 	failed    bool     // whether there is no valid reply
+	records   int      // number of keys of states and of records that were encoded so far
 }
 
 // keyOps contains the operations on one key, in order.
@@ -73,6 +86,8 @@ type keyOps struct {
 	ops      []*op
 	before   algo.State // state that the script found; not set for a log
 	after    algo.State
+	foreign  bool // whether the value was written by another program
+	held     bool // whether the key has open holds
 	first    [1]*op
 }
 
@@ -129,8 +144,16 @@ func (g *group) call() Call {
 	for _, k := range g.keys {
 		redisKeys = append(redisKeys, k.redisKey)
 	}
+	g.records = len(redisKeys)
 	for i := range g.keys {
 		runs = g.appendRuns(runs, i)
+	}
+	for _, k := range g.keys {
+		for _, o := range k.ops {
+			if o.hold != nil && o.hold.hasRecord(o) {
+				redisKeys = append(redisKeys, o.hold.recordKey(o.redisKey))
+			}
+		}
 	}
 	return Call{Script: decideScript.text, SHA: decideScript.sha, Keys: redisKeys, Args: []string{string(header), string(runs)}}
 }
@@ -192,7 +215,9 @@ func (g *group) appendRuns(b []byte, key int) []byte {
 		b = append(b, byte(o.request.Verb))
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		b = appendDouble(b, o.request.N)
-		b = o.appendVerbArgs(b)
+		if b = o.appendVerbArgs(b); o.hold != nil {
+			b = g.appendHoldArgs(b, o)
+		}
 		i += n
 	}
 	return b

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -34,7 +35,7 @@ func checkHolds(ts *tester, a headgate.Algorithm) {
 // hasHolds reports whether the store has holds under the algorithm a. If it has not, an
 // attempt must return [headgate.ErrUnsupported].
 func (ts *tester) hasHolds(a headgate.Algorithm) bool {
-	if _, ok := ts.store.(headgate.HoldStore); ok && a.CanHold() {
+	if _, ok := ts.store.(headgate.HoldStore); ok && a.CanHold() && !slices.Contains(ts.options.WithoutHolds, a) {
 		return true
 	}
 	l := ts.limiter(a, "5/1h")

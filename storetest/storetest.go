@@ -46,6 +46,9 @@ type Options struct {
 	// Unsupported lists the algorithms that the store does not support: Bind must
 	// return [headgate.ErrUnsupported] for them. No other check uses them.
 	Unsupported []headgate.Algorithm
+	// WithoutHolds lists the algorithms that have no holds in the store: an attempt to
+	// hold must return [headgate.ErrUnsupported].
+	WithoutHolds []headgate.Algorithm
 	// NonAtomic is set for a store that takes units of several keys one key after
 	// another, and refunds them if one key denies, because it has no operation that
 	// spans keys: for example a cluster, or a store without transactions. A concurrent

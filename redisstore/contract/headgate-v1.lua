@@ -62,6 +62,25 @@ local function ceil_div(a, b)
   return q
 end
 
+local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or log: 2^30 − 1
+
+-- no_debt returns the functions of holds that are equal for all algorithms that count in
+-- windows; see noDebt in account.go.
+local function no_debt()
+  local h = {}
+  function h.adopt(_, s)
+    return s, false
+  end
+  function h.debt()
+    return 0, 0
+  end
+  h.debt_of = h.debt
+  function h.denominator()
+    return 1
+  end
+  return h
+end
+
 local function algorithm_of(number)
 if number == 1 then
 local x = (function()
@@ -286,6 +305,54 @@ function bucket.cancel(b, s, mark, t, n)
   return back(b, s, t, times(b, n))
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function bucket.holds()
+  local h = {debt_of = times}
+  function h.adopt(b, s, t)
+    return carry_over(b, s, t), s.c ~= b.fingerprint
+  end
+  function h.charged_at()
+    return 0
+  end
+  function h.denominator(b)
+    return b.d
+  end
+  function h.debt(_, s, t)
+    if s.a < t then
+      return 0, 0
+    end
+    return s.a - t, s.b
+  end
+  -- charge advances TAT by n·T, but not beyond the latest instant of a state.
+  function h.charge(b, s, t, n)
+    if n == 0 then
+      return s
+    end
+    s = carry_over(b, s, t)
+    local whole, r = times(b, n)
+    local a, rest = s.a, s.b + r
+    if a < t then
+      a, rest = t, r
+    end
+    if rest >= b.d then
+      whole, rest = whole + 1, rest - b.d
+    end
+    if whole > MAX_EXACT - a then
+      return {a = MAX_EXACT, b = 0, c = b.fingerprint}
+    end
+    return {a = a + whole, b = rest, c = b.fingerprint}
+  end
+  -- correct makes TAT earlier by the least of n·T and the least debt.
+  function h.correct(b, s, t, _, n, least, rest)
+    local whole, r = times(b, n)
+    if least < whole or (least == whole and rest < r) then
+      whole, r = least, rest
+    end
+    return back(b, s, t, whole, r)
+  end
+  return h
+end
+
 return bucket
 
 end)()
@@ -449,6 +516,33 @@ function interval_bucket.cancel(b, s, mark, t, n)
   return pack(b, last, missing - min(n, missing))
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function interval_bucket.holds()
+  local h = no_debt()
+  function h.charged_at()
+    return 0
+  end
+  function h.debt(b, s, t)
+    local _, missing = at(b, s, t)
+    return missing, 0
+  end
+  function h.debt_of(_, n)
+    return n, 0
+  end
+  -- charge adds n to the missing tokens. At most 10^9 tokens can be owed.
+  function h.charge(b, s, t, n)
+    if n == 0 then
+      return s
+    end
+    local last, missing = at(b, s, t)
+    return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
+  end
+  function h.correct(b, s, t, _, n, least)
+    return interval_bucket.refund(b, s, t, min(n, least))
+  end
+  return h
+end
+
 return interval_bucket
 
 end)()
@@ -536,6 +630,31 @@ function counter.reset_at(w, s)
     return 0
   end
   return w.end_of(w, s)
+end
+
+-- holds returns the functions that correct charges; see account.go.
+function counter.holds()
+  local h = no_debt()
+  h.by_instant = true
+  function h.charged_at(_, s)
+    return s.a
+  end
+  function h.charge(w, s, t, n)
+    if n == 0 then
+      return s
+    end
+    local a, _, count = w.at(w, s, t)
+    return count_state(a, min(count + n, MAX_EXACT))
+  end
+  -- correct decreases the count if the units were counted in the present window.
+  function h.correct(w, s, t, charged_at, n)
+    local a, _, count = w.at(w, s, t)
+    if count == 0 or charged_at <= a - w.period then
+      return s
+    end
+    return count_state(a, count - min(n, count))
+  end
+  return h
 end
 -- Lua implementation of fixedwindow.go. The text of windowcount.lua precedes this text.
 -- In the state, a is the end of the window.
@@ -836,6 +955,37 @@ function sliding_window.reset_at(w, s)
   return 0
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function sliding_window.holds()
+  local h = no_debt()
+  h.by_instant = true
+  function h.charged_at(_, s)
+    return s.a
+  end
+  function h.charge(w, s, t, n)
+    if n == 0 then
+      return s
+    end
+    local now = at(w, s, t)
+    now.c = min(now.c + n, MAX_COUNT)
+    return now
+  end
+  -- correct decreases the count of the window in which the units were counted: cur, prev,
+  -- or none if more than one window has passed.
+  function h.correct(w, s, t, charged_at, n)
+    local now = at(w, s, t)
+    if now.b == 0 and now.c == 0 then
+      return s
+    elseif charged_at > now.a - w.period then
+      now.c = now.c - min(n, now.c)
+    elseif charged_at > now.a - 2 * w.period then
+      now.b = now.b - min(n, now.b)
+    end
+    return now
+  end
+  return h
+end
+
 return sliding_window
 
 end)()
@@ -1065,6 +1215,54 @@ function bucket.cancel(b, s, mark, t, n)
   return back(b, s, t, times(b, n))
 end
 
+-- holds returns the functions that correct charges; see account.go.
+function bucket.holds()
+  local h = {debt_of = times}
+  function h.adopt(b, s, t)
+    return carry_over(b, s, t), s.c ~= b.fingerprint
+  end
+  function h.charged_at()
+    return 0
+  end
+  function h.denominator(b)
+    return b.d
+  end
+  function h.debt(_, s, t)
+    if s.a < t then
+      return 0, 0
+    end
+    return s.a - t, s.b
+  end
+  -- charge advances TAT by n·T, but not beyond the latest instant of a state.
+  function h.charge(b, s, t, n)
+    if n == 0 then
+      return s
+    end
+    s = carry_over(b, s, t)
+    local whole, r = times(b, n)
+    local a, rest = s.a, s.b + r
+    if a < t then
+      a, rest = t, r
+    end
+    if rest >= b.d then
+      whole, rest = whole + 1, rest - b.d
+    end
+    if whole > MAX_EXACT - a then
+      return {a = MAX_EXACT, b = 0, c = b.fingerprint}
+    end
+    return {a = a + whole, b = rest, c = b.fingerprint}
+  end
+  -- correct makes TAT earlier by the least of n·T and the least debt.
+  function h.correct(b, s, t, _, n, least, rest)
+    local whole, r = times(b, n)
+    if least < whole or (least == whole and rest < r) then
+      whole, r = least, rest
+    end
+    return back(b, s, t, whole, r)
+  end
+  return h
+end
+
 return bucket
 
 end)()
@@ -1167,6 +1365,31 @@ function counter.reset_at(w, s)
   end
   return w.end_of(w, s)
 end
+
+-- holds returns the functions that correct charges; see account.go.
+function counter.holds()
+  local h = no_debt()
+  h.by_instant = true
+  function h.charged_at(_, s)
+    return s.a
+  end
+  function h.charge(w, s, t, n)
+    if n == 0 then
+      return s
+    end
+    local a, _, count = w.at(w, s, t)
+    return count_state(a, min(count + n, MAX_EXACT))
+  end
+  -- correct decreases the count if the units were counted in the present window.
+  function h.correct(w, s, t, charged_at, n)
+    local a, _, count = w.at(w, s, t)
+    if count == 0 or charged_at <= a - w.period then
+      return s
+    end
+    return count_state(a, count - min(n, count))
+  end
+  return h
+end
 -- Lua implementation of calendarwindow.go. The text of windowcount.lua precedes this
 -- text. In the state, a is the begin of the window. The terms are the limit, an upper
 -- bound on the length of a window, and the edges of consecutive windows. Without edges,
@@ -1252,13 +1475,15 @@ local function decide(KEYS, ARGV)
 local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 
 -- Modes: EACH executes every run independently, ALL takes all runs or none, PEEK_ALL
--- reports what ALL would decide.
-local EACH, ALL, PEEK_ALL = 0, 1, 2
+-- reports what ALL would decide. OPEN_ALL opens a hold with every run, or with none.
+local EACH, ALL, PEEK_ALL, OPEN_ALL = 0, 1, 2, 3
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
+local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO = 7, 8, 9, 10, 11 -- see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 -- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
 -- the key expires, or 0 if that is not stored.
 local VALUE, VALUE_BYTES = '<BdI4I4d', 25
+local HELD = 4 -- the format of a state with open holds, which follow it; see holds.lua
 local ABSENT, FOREIGN = ('\0'):rep(VALUE_BYTES), ('\255'):rep(VALUE_BYTES)
 local RUN, DOUBLES = '<HHBI4d', '<dddddddddddd'
 local UNUSED = {a = 0, b = 0, c = 0}
@@ -1339,6 +1564,7 @@ end
 -- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
 -- is an error.
 local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
+local held, any_held, holds_of = {}, false, nil
 if plain > 0 and #KEYS > 1 and mode == EACH then
   -- MGET returns nothing for a key that is not a string; see commit.lua.
   before = redis.call('MGET', unpack(KEYS, 1, plain))
@@ -1355,6 +1581,9 @@ for k = 1, plain do
     local format, a, b, c
     if #v == VALUE_BYTES then
       format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
+    elseif #v > VALUE_BYTES and v:byte() == HELD then
+      format, a, b, c = unpack_from(VALUE, v)
+      format, held[k], any_held = FORMAT, v, true
     end
     if format == FORMAT and a >= 0 and a <= MAX_EXACT then
       found[k] = {a = a, b = b, c = c}
@@ -1385,7 +1614,7 @@ local function take_times(x, w, s, n, count)
 end
 
 -- The fast path executes the most frequent runs: takes and peeks of plain states.
-while pos <= size and mode == EACH and plain == #KEYS do
+while pos <= size and mode == EACH and plain == #KEYS and not any_held do
   local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
   if verb > PEEK then
     break
@@ -2084,6 +2313,451 @@ local function run(rule, s, verb, count, n, pos)
   return s, pos
 end
 
+-- holds returns the functions for keys with open holds. They are created when they are
+-- first needed.
+local holds_made
+local function make_holds()
+local ledger = (function()
+-- Lua implementation of ledger.go and account.go. A ledger is a list of open holds {id,
+-- units, charged_at, deadline, least, rest} in the order in which they began; least and
+-- rest are a debt. An account has the state of the key in the field s.
+
+local ledger = {}
+
+local function less(a, a_rest, b, b_rest)
+  return a < b or (a == b and a_rest < b_rest)
+end
+
+-- account returns the account of a key with the state s, under a limit w of the algorithm
+-- x.
+function ledger.account(x, w, s)
+  local a, h = {s = s}, x.holds()
+  a.d = h.denominator(w)
+  function a.adopt(t)
+    local converted
+    a.s, converted = h.adopt(w, a.s, t)
+    return converted
+  end
+  function a.take(t, n)
+    local ok
+    a.s, ok = x.take(w, a.s, t, n)
+    return ok
+  end
+  function a.charge(t, n)
+    a.s = h.charge(w, a.s, t, n)
+  end
+  function a.remaining(t)
+    return x.answer(w, a.s, t, 0, 0, true).remaining
+  end
+  function a.charged_at()
+    return h.charged_at(w, a.s)
+  end
+  function a.debt(t)
+    return h.debt(w, a.s, t)
+  end
+  function a.debt_of(n)
+    return h.debt_of(w, n)
+  end
+  function a.correct(t, charged_at, n, least, rest)
+    a.s = h.correct(w, a.s, t, charged_at, n, least, rest)
+  end
+  return a
+end
+
+-- observe updates the least debt of the newest segment.
+function ledger.observe(list, a, t)
+  local hold = list[#list]
+  if hold then
+    local debt, rest = a.debt(t)
+    if less(debt, rest, hold.least, hold.rest) then
+      hold.least, hold.rest = debt, rest
+    end
+  end
+end
+
+-- adopt converts the state to the present limit. Fractions of a µs in the debts were in
+-- units of the previous limit, so they are rounded down.
+local function adopt(list, a, t)
+  if #list == 0 or not a.adopt(t) then
+    return
+  end
+  for i = 1, #list do
+    list[i].rest = 0
+  end
+end
+
+-- correct changes the state as if n units fewer had been charged when hold i began, and
+-- the least debts of all segments since then. See ledger.go.
+local function correct(list, a, i, t, n)
+  ledger.observe(list, a, t)
+  if n == 0 then
+    return
+  end
+  local amount, amount_rest = a.debt_of(n)
+  local first = list[i]
+  local least, rest, start, start_rest = first.least, first.rest, first.least, first.rest
+  for j = i, #list do
+    local hold = list[j]
+    if less(hold.least, hold.rest, least, rest) then
+      least, rest = hold.least, hold.rest
+    end
+    local by, by_rest = amount, amount_rest
+    if less(least, rest, by, by_rest) then
+      by, by_rest = least, rest
+    end
+    hold.least, hold.rest = hold.least - by, hold.rest - by_rest
+    if hold.rest < 0 then
+      hold.least, hold.rest = hold.least - 1, hold.rest + a.d
+    end
+  end
+  a.correct(t, first.charged_at, n, least, rest)
+end
+
+-- remove removes hold i. Its segment becomes part of the segment before.
+local function remove(list, i)
+  local hold, before = list[i], list[i - 1]
+  if before and less(hold.least, hold.rest, before.least, before.rest) then
+    before.least, before.rest = hold.least, hold.rest
+  end
+  for j = i, #list do
+    list[j] = list[j + 1]
+  end
+end
+
+-- expire ends the holds that have expired by t, the earliest deadline first. If release
+-- is true, each of them is corrected as if it had been cancelled at its deadline. It
+-- returns whether a hold has expired.
+function ledger.expire(list, a, t, release)
+  local expired = false
+  while true do
+    local first
+    for i = 1, #list do
+      if list[i].deadline <= t and (not first or list[i].deadline < list[first].deadline) then
+        first = i
+      end
+    end
+    if not first then
+      return expired
+    end
+    expired = true
+    local hold = list[first]
+    if release then
+      adopt(list, a, hold.deadline)
+      correct(list, a, first, hold.deadline, hold.units)
+    end
+    remove(list, first)
+  end
+end
+
+-- prepare must be called before the account is changed at t, and observe after it.
+function ledger.prepare(list, a, t)
+  adopt(list, a, t)
+  ledger.observe(list, a, t)
+end
+
+-- open adds a hold whose units were just charged at t.
+function ledger.open(list, a, t, id, units, deadline)
+  local least, rest = a.debt(t)
+  list[#list + 1] = {id = id, units = units, charged_at = a.charged_at(), deadline = deadline, least = least, rest = rest}
+end
+
+-- find returns the index of the hold with the id, or nil.
+function ledger.find(list, id)
+  for i = 1, #list do
+    if list[i].id == id then
+      return i
+    end
+  end
+end
+
+-- finish ends hold i at t with the actual number of units. It corrects a lower number. It
+-- charges a higher one if clip is false, and otherwise as many of the further units as
+-- remain.
+function ledger.finish(list, a, t, i, actual, clip)
+  adopt(list, a, t)
+  local held = list[i].units
+  if actual <= held then
+    correct(list, a, i, t, held - actual)
+    remove(list, i)
+    return
+  end
+  ledger.observe(list, a, t)
+  remove(list, i)
+  if clip then
+    a.take(t, min(actual - held, a.remaining(t)))
+  else
+    a.charge(t, actual - held)
+  end
+  ledger.observe(list, a, t)
+end
+
+return ledger
+
+end)()
+-- Keys with open holds. The value of such a key is its state with the format HELD, then
+-- HEAD (flags, and an instant that is not after the earliest deadline), then a RECORD for
+-- each hold, in the order in which the holds began. The field m of a record is the least
+-- debt of its segment or, for an algorithm that counts in windows, the end of the window
+-- of the charge.
+--
+-- A hold that has ended before its deadline is kept until then as a key of its own, with
+-- the units of the hold, so that a repeated request has no effect. The run has the number
+-- of this key.
+local holds = {}
+local HEAD, HEAD_BYTES = '<Bd', 9
+local RECORD, RECORD_BYTES = '<c16dddI4', 44
+local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
+local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c16dBdH', '<c16BH', '<c16d'
+local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
+local entries = {}
+
+local function has(flags, flag)
+  return flags % (2 * flag) >= flag
+end
+
+-- entry_of returns the holds of key k: the list for the ledger, and the fields of HEAD.
+local function entry_of(k)
+  local e = entries[k]
+  if e then
+    return e
+  end
+  e = {list = {}, flags = 0, next = EXACT}
+  local v = held[k]
+  if v ~= '' then
+    local at
+    e.flags, e.next, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
+    while at <= #v do
+      local id, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
+      e.list[#e.list + 1] = {id = id, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
+      at = after
+    end
+  end
+  entries[k] = e
+  return e
+end
+
+-- begin returns the holds and the account of key k with the state s, after the holds that
+-- have expired were ended.
+local function begin(k, rule, s)
+  local e = entry_of(k)
+  local a = ledger.account(rule.x, rule.w, s)
+  if e.next <= t and ledger.expire(e.list, a, t, has(e.flags, RELEASE)) then
+    e.changed = true
+  end
+  e.base = e.base or a.s
+  return e, a
+end
+
+local function reply_with(status, granted, s)
+  answers[#answers + 1] = pack('<Bd', status, granted) .. pack(VALUE, FORMAT, s.a, s.b, s.c, 0)
+end
+
+-- check_open returns the status of a request to open a hold, or nil if it may be opened.
+local function check_open(e, id, n, max_open, record)
+  local i, units = ledger.find(e.list, id), nil
+  local ended = redis.call('GET', KEYS[record])
+  if i then
+    units = e.list[i].units
+  elseif ended then
+    units = unpack_from('<d', ended)
+  elseif #e.list >= max_open then
+    return TOO_MANY
+  end
+  if units then
+    return units == n and REPLAYED or CONFLICT
+  end
+end
+
+local function add_hold(e, a, id, n, ttl, flags)
+  ledger.open(e.list, a, t, id, n, t + ttl)
+  e.flags, e.next, e.changed = flags, min(e.next, t + ttl), true
+end
+
+local function run_open(e, a, n, pos)
+  local id, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
+  local status = check_open(e, id, n, max_open, record)
+  if not status then
+    local s = a.s
+    ledger.prepare(e.list, a, t)
+    if a.take(t, n) then
+      ledger.observe(e.list, a, t)
+      add_hold(e, a, id, n, ttl, flags)
+    else
+      a.s, status = s, DENIED
+    end
+  end
+  reply_with(status or OK, 0, a.s)
+  return after
+end
+
+-- keep_record writes the key of a hold that has ended, until its deadline.
+local function keep_record(record, hold)
+  local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + (server_clock and 0 or DAY)
+  redis.call('SET', KEYS[record], pack('<d', hold.units), 'PX', ttl)
+end
+
+local function run_commit(e, a, n, pos)
+  local id, flags, record, after = unpack_from(COMMIT_ARGS, runs, pos)
+  local i, status = ledger.find(e.list, id), OK
+  if i then
+    if not has(flags, NO_RECORD) then
+      keep_record(record, e.list[i])
+    end
+    ledger.finish(e.list, a, t, i, n, has(flags, CLIP))
+    e.changed = true
+  elseif redis.call('GET', KEYS[record]) then
+    status = REPLAYED
+  else
+    status = UNKNOWN
+  end
+  reply_with(status, 0, a.s)
+  return after
+end
+
+local function run_extend(e, a, pos)
+  local id, ttl, after = unpack_from(EXTEND_ARGS, runs, pos)
+  local i = ledger.find(e.list, id)
+  if i then
+    e.list[i].deadline = t + ttl
+    e.next, e.changed = min(e.next, t + ttl), true
+  end
+  reply_with(i and OK or UNKNOWN, 0, a.s)
+  return after
+end
+
+-- run_adjust executes DEBIT and TAKE_UP_TO.
+local function run_adjust(e, a, verb, n)
+  ledger.prepare(e.list, a, t)
+  if verb == DEBIT then
+    a.charge(t, n)
+  else
+    n = min(n, a.remaining(t))
+    a.take(t, n)
+  end
+  ledger.observe(e.list, a, t)
+  reply_with(OK, n, a.s)
+end
+
+-- run executes one run on key k, which has open holds or whose verb is one of holds. It
+-- returns the new state and the position of the next run.
+function holds.run(k, rule, s, verb, count, n, pos)
+  local e, a = begin(k, rule, s)
+  e.write = e.write or verb ~= PEEK
+  if verb == OPEN then
+    pos = run_open(e, a, n, pos)
+  elseif verb == COMMIT then
+    pos = run_commit(e, a, n, pos)
+  elseif verb == EXTEND then
+    pos = run_extend(e, a, pos)
+  elseif verb >= DEBIT then
+    run_adjust(e, a, verb, n)
+  elseif verb == RESET then
+    a.s, e.list, e.changed = UNUSED, {}, true
+  else
+    local next
+    next, pos = run(rule, a.s, verb, count, n, pos)
+    if next ~= a.s then
+      ledger.prepare(e.list, a, t)
+      a.s = next
+      ledger.observe(e.list, a, t)
+    end
+  end
+  return a.s, pos
+end
+
+-- load returns the state of key k after the holds that have expired were ended.
+function holds.load(k, rule, s)
+  local e, a = begin(k, rule, s)
+  e.write = mode == ALL
+  return a.s
+end
+
+-- take is rule.x.take on key k, for units that are available.
+function holds.take(k, rule, s, n)
+  local e = entry_of(k)
+  local a = ledger.account(rule.x, rule.w, s)
+  ledger.prepare(e.list, a, t)
+  a.take(t, n)
+  ledger.observe(e.list, a, t)
+  return a.s
+end
+
+-- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
+-- already, or if a key has too many.
+function holds.open_all()
+  local list, ok, found = {}, true, false
+  while pos <= size do
+    local k, r, n, c, _
+    k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    c = {k = k, rule = rules[r], n = n}
+    c.id, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
+    c.e, c.a = begin(k, c.rule, states[k])
+    c.e.write = true
+    last_rule[k], states[k] = c.rule, c.a.s
+    c.status = check_open(c.e, c.id, n, c.max_open, c.record)
+    if not c.status then
+      local _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+      c.status = not fits and DENIED or nil
+    end
+    found = found or c.status == REPLAYED
+    ok = ok and not c.status
+    list[#list + 1] = c
+  end
+  for i = 1, #list do
+    local c = list[i]
+    if ok then
+      ledger.prepare(c.e.list, c.a, t)
+      c.a.take(t, c.n)
+      ledger.observe(c.e.list, c.a, t)
+      add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
+      states[c.k] = c.a.s
+    end
+    reply_with(c.status or OK, 0, c.a.s)
+  end
+end
+
+-- base returns the state of key k at the beginning of the script, after the holds that
+-- had expired were ended.
+function holds.base(k)
+  return entry_of(k).base
+end
+
+-- save writes key k with the state s if it has open holds. It returns false if it has
+-- none; the state is then written as any other. A peek writes nothing: a hold that has
+-- expired at its instant may still be open for a later call with an earlier instant.
+function holds.save(k, rule, s)
+  local e, key = entry_of(k), KEYS[k]
+  if not e.write then
+    return true
+  elseif #e.list == 0 then
+    return false
+  end
+  local last, parts = 0, {pack(VALUE, HELD, s.a, s.b, s.c, 0), ''}
+  e.next = EXACT
+  local by_instant = rule.x.holds().by_instant
+  for i = 1, #e.list do
+    local hold = e.list[i]
+    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
+    local m = by_instant and hold.charged_at or hold.least
+    parts[i + 2] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
+  end
+  parts[2] = pack(HEAD, e.flags, e.next)
+  local needed = max(ttl_end(rule.x.reset_at(rule.w, s)), ttl_end(last))
+  if e.changed or s ~= e.base then
+    redis.call('SET', key, concat(parts), SET_TTL, max(needed, current_ttl(key)))
+  else
+    extend_ttl(key, needed)
+  end
+  return true
+end
+
+return holds
+end
+local function holds()
+  holds_made = holds_made or make_holds()
+  return holds_made
+end
+
 -- log_of returns the log of key k, or false if the value was written by another program.
 -- MGET returns nothing for a log that is a hash; see log_store.open.
 local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
@@ -2160,6 +2834,9 @@ local function run_each()
     end
     if k > plain then
       pos = run_log(k, rule, verb, count, n, pos)
+    elseif held[k] or verb >= OPEN then
+      held[k] = held[k] or ''
+      states[k], pos = holds().run(k, rule, states[k], verb, count, n, pos)
     else
       states[k], pos = run(rule, states[k], verb, count, n, pos)
     end
@@ -2179,6 +2856,9 @@ local function read_debits()
       c.asked = total_of[k]
     end
     last_rule[k] = last_rule[k] or c.rule
+    if held[k] then
+      states[k] = holds().load(k, c.rule, states[k])
+    end
     if k > plain then
       local log = log_of(k)
       c.fits = log_store.fits(log, c.rule, c.asked)
@@ -2197,7 +2877,8 @@ local function apply_debits(list)
     local c = list[i]
     local k, rule = c.k, c.rule
     if k <= plain then
-      states[k] = rule.x.take(rule.w, states[k], t, c.n)
+      local take = held[k] and holds().take
+      states[k] = take and take(k, rule, states[k], c.n) or rule.x.take(rule.w, states[k], t, c.n)
       last_rule[k] = rule
     else
       log_store.take(log_of(k), rule, c.n)
@@ -2222,9 +2903,15 @@ end
 
 if mode == EACH then
   run_each()
+elseif mode == OPEN_ALL then
+  for k = 1, plain do
+    held[k] = held[k] or ''
+  end
+  holds().open_all()
 else
   run_all()
 end
+holds_of = holds_made
 for k = plain + 1, #KEYS do
   if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
     log_store.save(logs[k], last_rule[k])
@@ -2242,7 +2929,10 @@ end
 local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
 for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
-  if not foreign[k] then
+  if held[k] then
+    found[k] = nil -- its value is not that of a plain state
+  end
+  if not foreign[k] and not (held[k] and holds_of.save(k, rule, s)) then
     local reset_at = rule.x.reset_at(rule.w, s)
     -- The state may still matter under the limit with which it was written. If its
     -- expiry is not stored, the key has the TTL of an instant that a caller passed.
@@ -2280,6 +2970,10 @@ for k = 1, plain do
         redis.call('SET', key, pack(VALUE, FORMAT, s.a, s.b, s.c, server_clock and needed or 0), SET_TTL, needed)
       end
     end
+  end
+  if held[k] and not foreign[k] then
+    v = holds_of.base(k)
+    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1)
   end
   reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end

@@ -1,0 +1,303 @@
+package redisstore
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
+
+// holdOp is the part of an operation that only the verbs of holds have, with its result.
+type holdOp struct {
+	id       headgate.HoldID
+	ttl      int64 // in µs
+	settings headgate.HoldSettings
+	undone   bool // whether a commit undoes a hold that was opened by the same call
+	status   byte
+	granted  int64
+}
+
+// The statuses in the reply of the script.
+const (
+	holdOK byte = iota
+	holdReplayed
+	holdUnknown
+	holdConflict
+	holdTooMany
+	holdDenied
+)
+
+// holdVerbs are the verbs of the script for those of package headgate.
+var holdVerbs = [...]algo.Verb{
+	headgate.OpenHold: verbOpen, headgate.CommitHold: verbCommit, headgate.ExtendHold: verbExtend,
+	headgate.Debit: verbDebit, headgate.TakeUpTo: verbTakeUpTo,
+}
+
+// hasRecord reports whether the operation uses the key of an ended hold.
+func (*holdOp) hasRecord(o *op) bool {
+	return o.request.Verb == verbOpen || o.request.Verb == verbCommit
+}
+
+// recordKey returns the key of a hold that has ended, in the hash slot of the key that it
+// was opened on. No key of a state has this form: its last part contains at most one
+// tilde.
+func (h *holdOp) recordKey(redisKey string) string {
+	return redisKey + "~~" + base64.RawURLEncoding.EncodeToString(h.id[:])
+}
+
+// appendHoldArgs appends the arguments of a verb of holds to a run.
+func (g *group) appendHoldArgs(b []byte, o *op) []byte {
+	h := o.hold
+	if o.request.Verb >= verbDebit {
+		return b
+	}
+	b = append(b, h.id[:]...)
+	if o.request.Verb == verbExtend {
+		return appendDouble(b, h.ttl)
+	}
+	if o.request.Verb == verbOpen {
+		b = append(appendDouble(b, h.ttl), h.flags())
+		b = appendDouble(b, int64(h.settings.MaxOpenOrDefault()))
+	} else {
+		b = append(b, h.flags())
+	}
+	g.records++
+	return binary.LittleEndian.AppendUint16(b, uint16(g.records))
+}
+
+// flags returns the settings as in holds.lua.
+func (h *holdOp) flags() (flags byte) {
+	if h.settings.OnExpiry == headgate.ReleaseExpired {
+		flags |= 1
+	}
+	if h.settings.Over == headgate.ClipExcess {
+		flags |= 2
+	}
+	if h.undone {
+		flags |= 4
+	}
+	return flags
+}
+
+// readHold reads the result of a verb of holds. It returns the state after the operation.
+func (o *op) readHold(r *reader, t int64) algo.State {
+	status := r.next(1)[0]
+	if o.hold.granted = r.double(0); status > holdDenied {
+		r.invalid = true
+	}
+	s, _ := r.state()
+	o.hold.status, o.after = status, s
+	if status == holdDenied {
+		o.decision = o.rule.withDeniedBy(o.rule.step.Answer(s, t, o.request.N, 0, false))
+	} else {
+		o.decision = o.rule.step.Answer(s, t, 0, 0, true)
+	}
+	return s
+}
+
+// readOpened reads the results of opening a hold on several keys.
+func (g *group) readOpened(r *reader) {
+	for _, k := range g.keys {
+		k.readBefore(r)
+	}
+	g.taken = true
+	for _, k := range g.keys {
+		for _, o := range k.ops {
+			o.readHold(r, g.decidedAt)
+			g.taken = g.taken && o.hold.status == holdOK
+		}
+	}
+}
+
+// err returns the error of the operation.
+func (h *holdOp) err() error {
+	switch h.status {
+	case holdUnknown:
+		return headgate.ErrUnknownHold
+	case holdConflict:
+		return fmt.Errorf("redisstore: %w: it was opened with another number of units", headgate.ErrHoldConflict)
+	case holdTooMany:
+		return fmt.Errorf("redisstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, h.settings.MaxOpenOrDefault())
+	}
+	return nil
+}
+
+// newHoldOp returns the operation for one op of an ApplyHolds call.
+func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, in *headgate.HoldOp) (*op, error) {
+	_, ok := r.step.(algo.Corrector)
+	if holds := verb <= headgate.ExtendHold; !ok || holds && !r.canHold {
+		return nil, errUnsupported("hold", "holds in Redis require token_bucket, token_bucket_interval, fixed_window or sliding_window")
+	}
+	cost := in.Cost
+	if verb == headgate.OpenHold && r.holds.CapAmount {
+		cost = min(cost, r.limit)
+	}
+	o := r.newOp(now, in.Key, holdVerbs[verb], cost)
+	o.hold = &holdOp{id: in.ID, ttl: ttl.Microseconds(), settings: r.holds}
+	return o, nil
+}
+
+// ApplyHold executes verb on one key; see [headgate.HoldBound]. It is one round trip, and
+// is batched with other operations.
+func (r *rule) ApplyHold(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, in *headgate.HoldOp,
+) (headgate.HoldResult, headgate.Instant, error) {
+	var result headgate.HoldResult
+	if err := r.store.checkReady(ctx); err != nil {
+		return result, 0, err
+	}
+	o, err := r.newHoldOp(now, verb, ttl, in)
+	if err != nil {
+		return result, 0, err
+	}
+	r.shared.markRefunded()
+	if err := r.store.do(ctx, o); err != nil {
+		return result, 0, err
+	}
+	result = o.holdResult()
+	at := headgate.Instant(o.timestamp.t)
+	err = o.hold.err()
+	o.recycle()
+	return result, at, err
+}
+
+func (o *op) holdResult() headgate.HoldResult {
+	return headgate.HoldResult{Decision: o.decision, Replayed: o.hold.status == holdReplayed, Granted: o.hold.granted, Err: o.hold.err()}
+}
+
+// ApplyHolds executes verb on every op; see [headgate.HoldStore]. It is one atomic call
+// if all keys may be in one call, as in [Store.ApplyAll]. Otherwise it sends one call for
+// each hash slot. If one of them does not open its holds, ApplyHolds cancels the holds
+// that the others opened, which has the effect that they were never opened.
+func (s *Store) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	if len(results) != len(ops) {
+		return 0, fmt.Errorf("redisstore: %w: len(results) is %d; must be %d, one for each op", headgate.ErrInvalidPolicy, len(results), len(ops))
+	}
+	if err := s.checkReady(ctx); err != nil || len(ops) == 0 {
+		return 0, err
+	}
+	x := holdTransaction{store: s, verb: verb}
+	if err := x.read(now, ttl, ops); err != nil {
+		return 0, err
+	}
+	ctx, cancel := s.withTimeout(ctx)
+	defer cancel()
+	err := x.run(ctx)
+	for i, o := range x.opOf {
+		if o.rule.shared.markRefunded(); err == nil {
+			results[i] = o.holdResult()
+		}
+	}
+	return headgate.Instant(x.ops[0].timestamp.t), err
+}
+
+// holdTransaction is the state of one ApplyHolds call.
+type holdTransaction struct {
+	store  *Store
+	verb   headgate.HoldVerb
+	ops    []*op // one for each key and id
+	opOf   []*op // the operation of each op of the call
+	groups []*group
+}
+
+// read converts the ops to operations and groups them into calls. Ops with the same key
+// and id are one operation with the sum of their costs.
+func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []headgate.HoldOp) error {
+	bySlot := map[string]*group{}
+	for i := range ops {
+		in := &ops[i]
+		if guide, ok := in.Bound.(*guideRule); ok && guide.store == x.store {
+			return errGuideHolds()
+		}
+		r, ok := in.Bound.(*rule)
+		if !ok || r.store != x.store {
+			return fmt.Errorf("redisstore: %w: op %d is bound to another store; bind its rule to this store", headgate.ErrInvalidPolicy, i+1)
+		}
+		o, err := r.newHoldOp(now, x.verb, ttl, in)
+		if err != nil {
+			return err
+		}
+		if same := x.find(o); same != nil {
+			same.request.N = min(same.request.N+o.request.N, maxUnits)
+			x.opOf = append(x.opOf, same)
+			continue
+		}
+		x.ops, x.opOf = append(x.ops, o), append(x.opOf, o)
+		slot := ""
+		if x.store.sharded.Load() {
+			slot = tagOf(o.redisKey)
+		}
+		if bySlot[slot] == nil {
+			bySlot[slot] = &group{now: o.request.T}
+			if x.verb == headgate.OpenHold {
+				bySlot[slot].mode = openAll
+			}
+			x.groups = append(x.groups, bySlot[slot])
+		}
+		bySlot[slot].add(o)
+	}
+	return nil
+}
+
+func (x *holdTransaction) find(o *op) *op {
+	for _, other := range x.ops {
+		if other.redisKey == o.redisKey && other.hold.id == o.hold.id {
+			return other
+		}
+	}
+	return nil
+}
+
+func (x *holdTransaction) run(ctx context.Context) error {
+	x.store.send(ctx, x.groups)
+	opened, replayed := 0, false
+	var err error
+	for _, o := range x.ops {
+		if err == nil {
+			err = o.err
+		}
+		if err == nil && x.verb == headgate.OpenHold {
+			err = o.hold.err()
+		}
+		replayed = replayed || o.hold.status == holdReplayed
+	}
+	for _, g := range x.groups {
+		if g.taken {
+			opened++
+		}
+	}
+	if x.verb != headgate.OpenHold || replayed || opened == 0 || opened == len(x.groups) {
+		return err
+	}
+	x.cancel(ctx)
+	return err
+}
+
+// cancel cancels the holds that were opened, even if the caller's context has ended.
+func (x *holdTransaction) cancel(ctx context.Context) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
+	defer stop()
+	var undos []*group
+	for _, g := range x.groups {
+		if !g.taken {
+			continue
+		}
+		back := &group{now: g.now}
+		for _, k := range g.keys {
+			for _, o := range k.ops {
+				undo := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, undone: true}}
+				undo.request = algo.Request{Verb: verbCommit, T: o.request.T}
+				back.add(undo)
+				o.decision = o.rule.step.Answer(k.before, g.decidedAt, 0, 0, true)
+			}
+		}
+		undos = append(undos, back)
+	}
+	x.store.send(ctx, undos)
+}

@@ -1,0 +1,258 @@
+-- Keys with open holds. The value of such a key is its state with the format HELD, then
+-- HEAD (flags, and an instant that is not after the earliest deadline), then a RECORD for
+-- each hold, in the order in which the holds began. The field m of a record is the least
+-- debt of its segment or, for an algorithm that counts in windows, the end of the window
+-- of the charge.
+--
+-- A hold that has ended before its deadline is kept until then as a key of its own, with
+-- the units of the hold, so that a repeated request has no effect. The run has the number
+-- of this key.
+local holds = {}
+local HEAD, HEAD_BYTES = '<Bd', 9
+local RECORD, RECORD_BYTES = '<c16dddI4', 44
+local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
+local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c16dBdH', '<c16BH', '<c16d'
+local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
+local entries = {}
+
+local function has(flags, flag)
+  return flags % (2 * flag) >= flag
+end
+
+-- entry_of returns the holds of key k: the list for the ledger, and the fields of HEAD.
+local function entry_of(k)
+  local e = entries[k]
+  if e then
+    return e
+  end
+  e = {list = {}, flags = 0, next = EXACT}
+  local v = held[k]
+  if v ~= '' then
+    local at
+    e.flags, e.next, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
+    while at <= #v do
+      local id, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
+      e.list[#e.list + 1] = {id = id, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
+      at = after
+    end
+  end
+  entries[k] = e
+  return e
+end
+
+-- begin returns the holds and the account of key k with the state s, after the holds that
+-- have expired were ended.
+local function begin(k, rule, s)
+  local e = entry_of(k)
+  local a = ledger.account(rule.x, rule.w, s)
+  if e.next <= t and ledger.expire(e.list, a, t, has(e.flags, RELEASE)) then
+    e.changed = true
+  end
+  e.base = e.base or a.s
+  return e, a
+end
+
+local function reply_with(status, granted, s)
+  answers[#answers + 1] = pack('<Bd', status, granted) .. pack(VALUE, FORMAT, s.a, s.b, s.c, 0)
+end
+
+-- check_open returns the status of a request to open a hold, or nil if it may be opened.
+local function check_open(e, id, n, max_open, record)
+  local i, units = ledger.find(e.list, id), nil
+  local ended = redis.call('GET', KEYS[record])
+  if i then
+    units = e.list[i].units
+  elseif ended then
+    units = unpack_from('<d', ended)
+  elseif #e.list >= max_open then
+    return TOO_MANY
+  end
+  if units then
+    return units == n and REPLAYED or CONFLICT
+  end
+end
+
+local function add_hold(e, a, id, n, ttl, flags)
+  ledger.open(e.list, a, t, id, n, t + ttl)
+  e.flags, e.next, e.changed = flags, min(e.next, t + ttl), true
+end
+
+local function run_open(e, a, n, pos)
+  local id, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
+  local status = check_open(e, id, n, max_open, record)
+  if not status then
+    local s = a.s
+    ledger.prepare(e.list, a, t)
+    if a.take(t, n) then
+      ledger.observe(e.list, a, t)
+      add_hold(e, a, id, n, ttl, flags)
+    else
+      a.s, status = s, DENIED
+    end
+  end
+  reply_with(status or OK, 0, a.s)
+  return after
+end
+
+-- keep_record writes the key of a hold that has ended, until its deadline.
+local function keep_record(record, hold)
+  local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + (server_clock and 0 or DAY)
+  redis.call('SET', KEYS[record], pack('<d', hold.units), 'PX', ttl)
+end
+
+local function run_commit(e, a, n, pos)
+  local id, flags, record, after = unpack_from(COMMIT_ARGS, runs, pos)
+  local i, status = ledger.find(e.list, id), OK
+  if i then
+    if not has(flags, NO_RECORD) then
+      keep_record(record, e.list[i])
+    end
+    ledger.finish(e.list, a, t, i, n, has(flags, CLIP))
+    e.changed = true
+  elseif redis.call('GET', KEYS[record]) then
+    status = REPLAYED
+  else
+    status = UNKNOWN
+  end
+  reply_with(status, 0, a.s)
+  return after
+end
+
+local function run_extend(e, a, pos)
+  local id, ttl, after = unpack_from(EXTEND_ARGS, runs, pos)
+  local i = ledger.find(e.list, id)
+  if i then
+    e.list[i].deadline = t + ttl
+    e.next, e.changed = min(e.next, t + ttl), true
+  end
+  reply_with(i and OK or UNKNOWN, 0, a.s)
+  return after
+end
+
+-- run_adjust executes DEBIT and TAKE_UP_TO.
+local function run_adjust(e, a, verb, n)
+  ledger.prepare(e.list, a, t)
+  if verb == DEBIT then
+    a.charge(t, n)
+  else
+    n = min(n, a.remaining(t))
+    a.take(t, n)
+  end
+  ledger.observe(e.list, a, t)
+  reply_with(OK, n, a.s)
+end
+
+-- run executes one run on key k, which has open holds or whose verb is one of holds. It
+-- returns the new state and the position of the next run.
+function holds.run(k, rule, s, verb, count, n, pos)
+  local e, a = begin(k, rule, s)
+  e.write = e.write or verb ~= PEEK
+  if verb == OPEN then
+    pos = run_open(e, a, n, pos)
+  elseif verb == COMMIT then
+    pos = run_commit(e, a, n, pos)
+  elseif verb == EXTEND then
+    pos = run_extend(e, a, pos)
+  elseif verb >= DEBIT then
+    run_adjust(e, a, verb, n)
+  elseif verb == RESET then
+    a.s, e.list, e.changed = UNUSED, {}, true
+  else
+    local next
+    next, pos = run(rule, a.s, verb, count, n, pos)
+    if next ~= a.s then
+      ledger.prepare(e.list, a, t)
+      a.s = next
+      ledger.observe(e.list, a, t)
+    end
+  end
+  return a.s, pos
+end
+
+-- load returns the state of key k after the holds that have expired were ended.
+function holds.load(k, rule, s)
+  local e, a = begin(k, rule, s)
+  e.write = mode == ALL
+  return a.s
+end
+
+-- take is rule.x.take on key k, for units that are available.
+function holds.take(k, rule, s, n)
+  local e = entry_of(k)
+  local a = ledger.account(rule.x, rule.w, s)
+  ledger.prepare(e.list, a, t)
+  a.take(t, n)
+  ledger.observe(e.list, a, t)
+  return a.s
+end
+
+-- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
+-- already, or if a key has too many.
+function holds.open_all()
+  local list, ok, found = {}, true, false
+  while pos <= size do
+    local k, r, n, c, _
+    k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    c = {k = k, rule = rules[r], n = n}
+    c.id, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
+    c.e, c.a = begin(k, c.rule, states[k])
+    c.e.write = true
+    last_rule[k], states[k] = c.rule, c.a.s
+    c.status = check_open(c.e, c.id, n, c.max_open, c.record)
+    if not c.status then
+      local _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+      c.status = not fits and DENIED or nil
+    end
+    found = found or c.status == REPLAYED
+    ok = ok and not c.status
+    list[#list + 1] = c
+  end
+  for i = 1, #list do
+    local c = list[i]
+    if ok then
+      ledger.prepare(c.e.list, c.a, t)
+      c.a.take(t, c.n)
+      ledger.observe(c.e.list, c.a, t)
+      add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
+      states[c.k] = c.a.s
+    end
+    reply_with(c.status or OK, 0, c.a.s)
+  end
+end
+
+-- base returns the state of key k at the beginning of the script, after the holds that
+-- had expired were ended.
+function holds.base(k)
+  return entry_of(k).base
+end
+
+-- save writes key k with the state s if it has open holds. It returns false if it has
+-- none; the state is then written as any other. A peek writes nothing: a hold that has
+-- expired at its instant may still be open for a later call with an earlier instant.
+function holds.save(k, rule, s)
+  local e, key = entry_of(k), KEYS[k]
+  if not e.write then
+    return true
+  elseif #e.list == 0 then
+    return false
+  end
+  local last, parts = 0, {pack(VALUE, HELD, s.a, s.b, s.c, 0), ''}
+  e.next = EXACT
+  local by_instant = rule.x.holds().by_instant
+  for i = 1, #e.list do
+    local hold = e.list[i]
+    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
+    local m = by_instant and hold.charged_at or hold.least
+    parts[i + 2] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
+  end
+  parts[2] = pack(HEAD, e.flags, e.next)
+  local needed = max(ttl_end(rule.x.reset_at(rule.w, s)), ttl_end(last))
+  if e.changed or s ~= e.base then
+    redis.call('SET', key, concat(parts), SET_TTL, max(needed, current_ttl(key)))
+  else
+    extend_ttl(key, needed)
+  end
+  return true
+end
+
+return holds
