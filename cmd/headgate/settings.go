@@ -28,7 +28,7 @@ var settingGroups = []struct{ heading, common, rare string }{
 		"Envoy rate limit service (gRPC)", "grpc.addr envoy.config envoy.xds.server envoy.shadow envoy.headers",
 		"grpc.max_connections grpc.max_streams grpc.max_message_bytes grpc.max_memory_bytes grpc.max_connection_age " +
 			"grpc.max_connection_age_grace envoy.merge_domains envoy.dot_files envoy.all_files envoy.start_anyway " +
-			"envoy.need_domains envoy.charge envoy.local_denials envoy.quota envoy.metadata envoy.header_limit envoy.header_remaining " +
+			"envoy.need_domains envoy.calendar_months envoy.charge envoy.local_denials envoy.quota envoy.metadata envoy.header_limit envoy.header_remaining " +
 			"envoy.header_reset envoy.near_limit envoy.json_503 envoy.response_ms",
 	},
 	{"Admin and metrics", "admin.addr admin.token metrics.addr", "admin.keys"},

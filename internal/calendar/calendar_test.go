@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,14 +38,19 @@ func TestEdgesEqualZoneinfo(t *testing.T) {
 // database.
 func TestEdgesEqualIntl(t *testing.T) {
 	t.Parallel()
-	compareEdges(t, names(t, 2), "node", "testdata/edges.js")
+	all := slices.DeleteFunc(names(t, 2), func(name string) bool { return differs[name] != "" })
+	compareEdges(t, all, "node", "testdata/edges.js")
 }
+
+// differs has the zones that differ between versions of the zone database, because node
+// contains a version of its own.
+var differs = map[string]string{"America/Ensenada": "version 2025c corrects the 1960s and 1970s in Baja California"}
 
 // names returns the zones to compare: some, or with -all-zones all.
 func names(t *testing.T, some int) []string {
 	t.Helper()
 	if !*allZones {
-		return zones[:some]
+		return slices.Clone(zones[:some])
 	}
 	out, err := exec.Command("python3", "testdata/edges.py", "--names").Output()
 	if err != nil {

@@ -106,6 +106,7 @@ type Envoy struct {
 	AllFiles        bool           `yaml:"all_files" default:"false" restart:"yes"`
 	StartAnyway     bool           `yaml:"start_anyway" default:"false" restart:"yes"`
 	NeedDomains     bool           `yaml:"need_domains" default:"false" restart:"yes"`
+	CalendarMonths  bool           `yaml:"calendar_months" default:"false" restart:"yes"`
 	Charge          ChargeMode     `yaml:"charge" default:"all_or_none" oneof:"all_or_none each" restart:"yes"`
 	LocalDenials    bool           `yaml:"local_denials" default:"false" restart:"yes"`
 	Shadow          bool           `yaml:"shadow" default:"false" restart:"yes"`

@@ -82,6 +82,7 @@ var helps = map[string]string{
 	"envoy.dot_files":        "also read files whose names begin with a dot",
 	"envoy.all_files":        "also read files that do not end in .yaml, and files in subfolders",
 	"envoy.start_anyway":     "start even if there are no valid rules",
+	"envoy.calendar_months":  "limits per month reset with the calendar month in UTC, not every 30 days",
 	"envoy.need_domains":     "fail health checks until a domain is configured",
 	"envoy.charge":           "charge all descriptors of a request or none, or each independently",
 	"envoy.local_denials":    "do not count hits of a window that is over its limit, in mode each",

@@ -44,7 +44,7 @@ func (s *Sources) ratelimitSettings(c *Config) (map[string]envValue, Errors) {
 		"envoy.merge_domains": "MERGE_DOMAIN_CONFIG", "envoy.need_domains": "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED",
 		"envoy.start_anyway": "FORCE_START_WITHOUT_INITIAL_CONFIG", "envoy.shadow": "SHADOW_MODE", "envoy.quota": "QUOTA_MODE",
 		"envoy.metadata": "RESPONSE_DYNAMIC_METADATA", "envoy.headers": "LIMIT_RESPONSE_HEADERS_ENABLED",
-		"envoy.response_ms": "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
+		"envoy.calendar_months": "USE_CALENDAR_MONTH_RATE_LIMIT", "envoy.response_ms": "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS",
 	} {
 		r.set(path, name, strconv.FormatBool(r.yes(name, false)), name)
 	}

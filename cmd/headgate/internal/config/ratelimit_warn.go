@@ -10,7 +10,6 @@ import (
 // and are reported if they are true, with the reason.
 var unsupportedIfTrue = map[string]string{
 	"REDIS_PERSECOND":                      "limits per second are stored in the same Redis as all others",
-	"USE_CALENDAR_MONTH_RATE_LIMIT":        "a month has 30 days",
 	"TRACING_ENABLED":                      "there are no traces",
 	"USE_STATSD":                           "there is no statsd; set USE_PROMETHEUS to export metrics",
 	"USE_DOG_STATSD":                       "there is no statsd; set USE_PROMETHEUS to export metrics",

@@ -26,6 +26,9 @@ type ParseOptions struct {
 	// MergeDomains allows several files to define descriptors of the same domain; by
 	// default, this is an error.
 	MergeDomains bool
+	// CalendarMonths makes the windows of the unit month the months of the calendar in
+	// UTC; by default, they are 30 days long.
+	CalendarMonths bool
 }
 
 // Parse builds a configuration from the contents of files. If files are invalid, it
@@ -38,7 +41,7 @@ func Parse(files []File, opts *ParseOptions) (*Config, error) {
 // add once for each part, and returns the errors of all parts.
 func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
 	opts = cmp.Or(opts, &ParseOptions{})
-	c := &Config{domains: make(map[string]*Domain)}
+	c := &Config{domains: make(map[string]*Domain), calendarMonths: opts.CalendarMonths}
 	var errs Errors
 	for _, part := range parts {
 		if wrong := add(c, part, opts.MergeDomains); wrong != nil {

@@ -96,6 +96,8 @@ type Config struct {
 	rules    []*Rule
 	warnings []Warning
 
+	calendarMonths bool // see ParseOptions
+
 	nameBytes     int // total length of the names of all rules, at most maxNameBytes
 	comparedBytes int // number of bytes that warnUnreachable has compared; it stops above maxComparedBytes
 }
@@ -175,15 +177,29 @@ func (l Limit) SharesState(other Limit) bool {
 // envoyproxy/ratelimit, and the InlineLimit for the engine. Limits with the same period
 // share state. If the period is the length of a [Unit], MakeLimit does not allocate the
 // scope.
-func MakeLimit(requests uint32, period time.Duration) (l Limit, inline engine.InlineLimit) {
+//
+// If calendarMonth is true, the windows are the months of the calendar in UTC, as with
+// USE_CALENDAR_MONTH_RATE_LIMIT, and period must be the length of [Month].
+func MakeLimit(requests uint32, period time.Duration, calendarMonth bool) (l Limit, inline engine.InlineLimit) {
 	l = Limit{Requests: requests, Unit: unitOf(period), Period: period, Windows: true}
+	if calendarMonth {
+		l.Calendar = months
+	}
 	if requests == 0 {
 		return l, inline
 	}
-	return l, engine.InlineLimit{
+	inline = engine.InlineLimit{
 		Scope:     scopeOf(period, 0),
 		Limit:     headgate.Limit{Rate: int64(requests), Period: period},
 		Algorithm: headgate.FixedWindow,
 		Name:      "envoy",
 	}
+	if calendarMonth {
+		inline.Algorithm, inline.Limit.Period = headgate.CalendarWindow, 0
+		inline.Limit.Calendar = headgate.Calendar{Unit: headgate.CalendarMonth}
+	}
+	return l, inline
 }
+
+// months are the months of the calendar in UTC.
+var months, _ = calendar.New(calendar.Month, "", 0)

@@ -93,13 +93,15 @@ func (b *builder) perUnit(r *Rule, from *value, unit Unit) {
 		period *= n
 	}
 	requests := b.number(from.get("requests_per_unit"))
-	l, inline := MakeLimit(requests, period)
-	inline.Algorithm, inline.OnStoreError = b.algorithm(from, headgate.FixedWindow), b.onStoreError(from)
+	algorithm := b.algorithm(from, "")
+	calendarMonth := unit == Month && period == unit.Length() && (algorithm.HasCalendar() || algorithm == "" && b.config.calendarMonths)
+	l, inline := MakeLimit(requests, period, calendarMonth)
+	inline.Algorithm, inline.OnStoreError = cmp.Or(algorithm, inline.Algorithm, headgate.FixedWindow), b.onStoreError(from)
 	if most := inline.Algorithm.MaxRate(); inline.Limit.Rate > most {
 		b.warn(from.get("requests_per_unit"), "at most %d requests are counted under %s; more are denied", most, inline.Algorithm)
 		inline.Limit.Rate = most
 	}
-	if l.Windows = inline.Algorithm == headgate.FixedWindow || requests == 0; requests > 0 {
+	if l.Windows = inline.Algorithm == headgate.FixedWindow || inline.Algorithm.HasCalendar() || requests == 0; requests > 0 {
 		l.Inline = &inline
 	}
 	r.Limits = []Limit{l}

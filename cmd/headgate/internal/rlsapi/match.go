@@ -56,7 +56,7 @@ func (r *requestState) isOverride(d *ratelimit.RateLimitDescriptor) bool {
 	if period == 0 {
 		return false
 	}
-	_, inline := envoyconfig.MakeLimit(max(1, own.GetRequestsPerUnit()), period)
+	_, inline := envoyconfig.MakeLimit(max(1, own.GetRequestsPerUnit()), period, false)
 	return r.snapshot.CheckInline(&inline) == nil
 }
 

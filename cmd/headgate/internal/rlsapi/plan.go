@@ -82,7 +82,7 @@ func (r *requestState) planOne(p *plan, m *match, req *pb.RateLimitRequest, d *r
 	hits := readHits(req, d)
 	p.cost, p.hits = int64(min(hits, maxCost)), min(hits, maxCounted)
 	if m.rule == nil {
-		o := newOverride(d, r.handler.opts.Charge == Each)
+		o := newOverride(d, r.handler.opts.Charge == Each, r.handler.opts.CalendarMonths)
 		p.limits, p.logged, p.reported, p.counting, p.blocked = o.limits[:], o.logged, o.reported[:], o.counting, o.blocked
 		p.peekBlocked()
 		p.ruleName = overrideName(req.GetDomain(), d)

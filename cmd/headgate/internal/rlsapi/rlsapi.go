@@ -80,6 +80,10 @@ type Options struct {
 	// NearLimitRatio is the fraction of a limit above which statistics count hits as
 	// near the limit. 0 means 0.8; a negative value means all hits.
 	NearLimitRatio float64
+	// CalendarMonths makes the windows of the unit month, in limits that descriptors
+	// contain, the months of the calendar in UTC; by default, they are 30 days long. For
+	// rules, see [envoyconfig.ParseOptions].
+	CalendarMonths bool
 	// NeedDomains makes health checks fail until a configuration with a domain is
 	// loaded.
 	NeedDomains bool

@@ -136,12 +136,13 @@ type override struct {
 
 // newOverride converts the limit in descriptor d for charging, or for refunding if its
 // hits are negative. The parameter each is whether descriptors are charged separately,
-// as with [Each].
-func newOverride(d *ratelimit.RateLimitDescriptor, each bool) *override {
+// as with [Each]; calendarMonths is [Options].CalendarMonths.
+func newOverride(d *ratelimit.RateLimitDescriptor, each, calendarMonths bool) *override {
 	o := new(override)
 	requests := d.GetLimit().GetRequestsPerUnit()
 	l := &o.limits[0]
-	*l, o.own = envoyconfig.MakeLimit(requests, envoyconfig.Unit(d.GetLimit().GetUnit()).Length())
+	unit := envoyconfig.Unit(d.GetLimit().GetUnit())
+	*l, o.own = envoyconfig.MakeLimit(requests, unit.Length(), calendarMonths && unit == envoyconfig.Month)
 	o.reported[0] = &o.report
 	report(&o.report, "", l)
 	switch {
@@ -176,7 +177,7 @@ func makeCounting(own engine.InlineLimit) *engine.InlineLimit {
 // is 0. A refund is useful there, because the window may have counted hits while the
 // limit was larger.
 func makeRefund(blocked *envoyconfig.Limit) engine.InlineLimit {
-	_, own := envoyconfig.MakeLimit(1, blocked.Period)
+	_, own := envoyconfig.MakeLimit(1, blocked.Period, blocked.Calendar != nil)
 	return own
 }
 

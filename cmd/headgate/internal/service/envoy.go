@@ -52,7 +52,7 @@ func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 	from := &c.Envoy
 	opts := &rlsapi.Options{
 		Charge: rlsapi.ChargeMode(from.Charge), LocalDenials: from.LocalDenials, Shadow: from.Shadow, Quota: from.Quota, DynamicMetadata: from.Metadata,
-		NearLimitRatio: nearLimitRatio(from.NearLimit), NeedDomains: from.NeedDomains, Unavailable503: from.JSON503,
+		NearLimitRatio: nearLimitRatio(from.NearLimit), NeedDomains: from.NeedDomains, CalendarMonths: from.CalendarMonths, Unavailable503: from.JSON503,
 		MaxBodyBytes: max(c.MaxBodyBytes, c.GRPC.MaxMessageBytes), Log: log,
 	}
 	if from.Headers {

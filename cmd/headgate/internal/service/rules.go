@@ -30,7 +30,7 @@ func newEnvoyRules(c *config.Envoy, handler *rlsapi.Handler, log *slog.Logger) *
 }
 
 func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
-	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains}
+	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, CalendarMonths: c.CalendarMonths}
 }
 
 func folderOptions(c *config.Envoy) envoyconfig.FolderOptions {
