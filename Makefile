@@ -101,7 +101,6 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 .PHONY: test-full
 test-full: setup-long
 	go test -vet=off -p $(PARALLEL) $(SHIPPED)
-	go test -vet=off -timeout 2h ./internal/calendar -run TestEdges -all-zones
 
 .PHONY: test-race
 test-race: setup
@@ -127,6 +126,11 @@ test-bench: setup
 .PHONY: test-release
 test-release: setup-long
 	cd tools/release && go test ./...
+
+# All zones take a quarter of an hour, so test-long compares some of them.
+.PHONY: test-zones
+test-zones: setup ## Compare the calendars of all time zones with Python and JavaScript
+	go test -vet=off -timeout 2h ./internal/calendar -run TestEdges -all-zones
 
 # Debian has no package of Traefik. Its modules are 1.3 GB, and building it takes ten minutes
 # of CPU time, so this is not a part of test-long.
