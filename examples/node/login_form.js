@@ -39,17 +39,22 @@ function checks(account, address, known) {
 
 // Sends the checks. Returns the decision, or null if Headgate could not decide.
 async function headgate(verb, items) {
+  // For connecting and reading together. Node 18 may lose an AbortSignal.timeout.
+  const abort = new AbortController();
+  const timer = setTimeout(() => abort.abort(), timeout);
   try {
     const response = await fetch(`${url}/v1/${verb}`, {
       method: 'POST',
       body: JSON.stringify({ checks: items }),
-      signal: AbortSignal.timeout(timeout), // for connecting and reading together
+      signal: abort.signal,
     });
     const body = await response.json();
     if (response.status === 200 || response.status === 429) return body;
     console.error('headgate:', body.detail);
   } catch (err) {
     console.error('headgate:', err.message);
+  } finally {
+    clearTimeout(timer);
   }
   return null;
 }

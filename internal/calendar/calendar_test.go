@@ -46,6 +46,9 @@ func TestEdgesEqualIntl(t *testing.T) {
 // contains a version of its own.
 var differs = func() map[string]string {
 	all := map[string]string{"America/Ensenada": "version 2025c corrects the 1970s in Baja California"}
+	for _, name := range []string{"Africa/Casablanca", "Africa/El_Aaiun", "Asia/Gaza", "Asia/Hebron"} {
+		all[name] = "the dates of future Ramadans are predictions, which versions change"
+	}
 	for _, name := range []string{"CET", "EET", "MET", "WET", "EST", "MST", "HST", "EST5EDT", "CST6CDT", "MST7MDT", "PST8PDT"} {
 		all[name] = "a link to a city since version 2024b; Debian keeps the earlier zone"
 	}
