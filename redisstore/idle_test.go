@@ -43,8 +43,15 @@ func TestIdleConnectionClosedByServer(t *testing.T) {
 				if round > 1 {
 					waitForReaders(t, tt.server)
 				}
+				// The second of two concurrent callers starts the reader goroutines. If
+				// they detect the closed connection before its request is written, the
+				// result of that request is unknown.
+				callers := 1
+				if round > 1 {
+					callers = 2
+				}
 				var wg sync.WaitGroup
-				for range 2 {
+				for range callers {
 					wg.Go(func() {
 						if _, err := l.Allow(context.Background(), "key"); err != nil {
 							t.Errorf("round %d, after an idle connection was closed: %v", round, err)
