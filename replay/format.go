@@ -146,8 +146,7 @@ func (r *lineReader) readLine(p *piece, line []byte) {
 		var key []byte
 		rec.at, rec.cost, key, reason = r.read(p.format, line)
 		if reason == "" {
-			hash := maphash.Bytes(hashSeed, keyOf(key, rec.cost == costOperation))
-			rec.key, rec.line = p.keys.intern(hash, key), uint32(number)
+			rec.key, rec.line = p.keys.intern(maphash.Bytes(hashSeed, key), key), uint32(number)
 			p.add(rec)
 			return
 		}

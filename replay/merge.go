@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"container/heap"
+	"hash/maphash"
 	"slices"
 )
 
@@ -19,7 +20,7 @@ func requestOf(rec record, text string, hash uint64) request {
 	q := request{at: rec.at, cost: rec.cost, key: text, hash: hash}
 	if rec.cost == costOperation {
 		q.op, q.key = splitOperation(text)
-		q.cost = q.op.Cost
+		q.cost, q.hash = q.op.Cost, maphash.String(hashSeed, q.key)
 	}
 	return q
 }

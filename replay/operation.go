@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -85,14 +84,6 @@ func splitOperation(text string) (op *operation, key string) {
 		panic(err) // unreachable: withKey encoded it
 	}
 	return op, key
-}
-
-// keyOf returns the key in the text of a record.
-func keyOf(text []byte, hasOperation bool) []byte {
-	if hasOperation {
-		_, text, _ = bytes.Cut(text, []byte("\n"))
-	}
-	return text
 }
 
 // outcome is the result of an operation, in addition to its decision.

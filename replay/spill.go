@@ -147,7 +147,7 @@ func (r *spilledRun) refill(c *cursor) error {
 		start := text.Len()
 		text.Write(r.key)
 		c.names = append(c.names, text.String()[start:])
-		c.hashes = append(c.hashes, maphash.Bytes(hashSeed, keyOf(r.key, rec.cost == costOperation)))
+		c.hashes = append(c.hashes, maphash.Bytes(hashSeed, r.key))
 		r.records = append(r.records, rec)
 	}
 	c.records = r.records
