@@ -74,6 +74,9 @@ func runTranscripts(t *testing.T, blocks [][]string) {
 	for _, block := range blocks {
 		for command := range strings.SplitSeq(strings.TrimPrefix(block[1], "$ "), "\n$ ") {
 			line, want, _ := strings.Cut(command, "\n")
+			if strings.Contains(line, "--algorithm all") && hasMadeUp() {
+				continue // pages show the published algorithms
+			}
 			cmd := exec.Command("bash", "-c", replacer.Replace(line))
 			cmd.Dir = "../.."
 			out, err := cmd.CombinedOutput()
