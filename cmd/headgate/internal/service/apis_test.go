@@ -293,7 +293,7 @@ func (d *apis) compare(t *testing.T, q ask) {
 // inEnvoysWords returns a wait as Envoy receives it: for a fixed window in whole seconds,
 // rounded up.
 func envoyWait(q ask, wait time.Duration) time.Duration {
-	if (q.algorithm == headgate.FixedWindow || q.algorithm.HasCalendar()) {
+	if q.algorithm == headgate.FixedWindow || q.algorithm.HasCalendar() {
 		return (wait + time.Second - 1).Truncate(time.Second)
 	}
 	return wait
