@@ -99,6 +99,15 @@ func (s HoldSettings) MaxOpenOrDefault() int {
 	return s.MaxOpen
 }
 
+// Amount returns the number of units that a hold of n units charges under a limit with
+// the given capacity.
+func (s HoldSettings) Amount(n, capacity int64) int64 {
+	if s.CapAmount {
+		return min(n, capacity)
+	}
+	return n
+}
+
 // HoldVerb selects the operation that [HoldStore.ApplyHolds] executes.
 type HoldVerb uint8
 

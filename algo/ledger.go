@@ -93,9 +93,6 @@ func (l *Ledger) Find(id headgate.HoldID) int {
 	return -1
 }
 
-// Clone returns a copy of the ledger.
-func (l *Ledger) Clone() Ledger { return Ledger{Holds: slices.Clone(l.Holds), next: l.next} }
-
 // HasExpired reports whether a hold has expired by t.
 func (l *Ledger) HasExpired(t int64) bool { return l.firstExpired(t) >= 0 }
 
@@ -117,6 +114,13 @@ func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 		l.remove(i)
 		ended(h)
 	}
+}
+
+// Release changes the account as Expire does with release, but leaves the ledger
+// unchanged: for a peek, with a copy of the account.
+func (l *Ledger) Release(a Account, t int64) {
+	copied := Ledger{Holds: slices.Clone(l.Holds), next: l.next}
+	copied.Expire(a, t, true, func(Hold) {})
 }
 
 // firstExpired returns the index of the hold with the earliest deadline, if that is not
@@ -153,6 +157,13 @@ func (l *Ledger) adopt(a Account, t int64) {
 // change at t, and Observe after it.
 func (l *Ledger) Prepare(a Account, t int64) {
 	l.adopt(a, t)
+	l.Observe(a, t)
+}
+
+// Set changes the state of the account to next at t.
+func (l *Ledger) Set(a *StateAccount, t int64, next State) {
+	l.Prepare(a, t)
+	a.State = next
 	l.Observe(a, t)
 }
 

@@ -26,6 +26,9 @@ function ledger.account(x, w, s)
   function a.charge(t, n)
     a.s = h.charge(w, a.s, t, n)
   end
+  function a.set(_, s)
+    a.s = s
+  end
   function a.remaining(t)
     return x.answer(w, a.s, t, 0, 0, true).remaining
   end
@@ -45,7 +48,7 @@ function ledger.account(x, w, s)
 end
 
 -- observe updates the least debt of the newest segment.
-function ledger.observe(list, a, t)
+local function observe(list, a, t)
   local hold = list[#list]
   if hold then
     local debt, rest = a.debt(t)
@@ -69,7 +72,7 @@ end
 -- correct changes the state as if n units fewer had been charged when hold i began, and
 -- the least debts of all segments since then. See ledger.go.
 local function correct(list, a, i, t, n)
-  ledger.observe(list, a, t)
+  observe(list, a, t)
   if n == 0 then
     return
   end
@@ -129,10 +132,14 @@ function ledger.expire(list, a, t, release)
   end
 end
 
--- prepare must be called before the account is changed at t, and observe after it.
-function ledger.prepare(list, a, t)
+-- change calls method, a method of the account that changes it at t. It returns the
+-- result of the method.
+function ledger.change(list, a, t, method, n)
   adopt(list, a, t)
-  ledger.observe(list, a, t)
+  observe(list, a, t)
+  local result = method(t, n)
+  observe(list, a, t)
+  return result
 end
 
 -- open adds a hold whose units were just charged at t.
@@ -161,14 +168,14 @@ function ledger.finish(list, a, t, i, actual, clip)
     remove(list, i)
     return
   end
-  ledger.observe(list, a, t)
+  observe(list, a, t)
   remove(list, i)
   if clip then
     a.take(t, min(actual - held, a.remaining(t)))
   else
     a.charge(t, actual - held)
   end
-  ledger.observe(list, a, t)
+  observe(list, a, t)
 end
 
 return ledger

@@ -27,11 +27,9 @@ function drive.step(verb, t, n, id, deadline, release, clip)
   s = a.s
   if verb == 'take' or verb == 'hold' then
     asked = n
-    ledger.prepare(list, a, t)
-    allowed = a.take(t, n)
+    allowed = ledger.change(list, a, t, a.take, n)
     if allowed then
       asked = 0
-      ledger.observe(list, a, t)
       if verb == 'hold' then
         ledger.open(list, a, t, id, n, deadline)
       end
@@ -47,18 +45,12 @@ function drive.step(verb, t, n, id, deadline, release, clip)
   elseif verb == 'extend' and i then
     list[i].deadline = deadline
   elseif verb == 'debit' then
-    ledger.prepare(list, a, t)
-    a.charge(t, n)
-    ledger.observe(list, a, t)
+    ledger.change(list, a, t, a.charge, n)
   elseif verb == 'up_to' then
-    ledger.prepare(list, a, t)
     granted = min(n, a.remaining(t))
-    a.take(t, granted)
-    ledger.observe(list, a, t)
+    ledger.change(list, a, t, a.take, granted)
   elseif verb == 'refund' then
-    ledger.prepare(list, a, t)
-    a.s = x.refund(w, a.s, t, n)
-    ledger.observe(list, a, t)
+    ledger.change(list, a, t, a.set, x.refund(w, a.s, t, n))
   end
   s = a.s
   local d = x.answer(w, s, t, asked, 0, allowed)

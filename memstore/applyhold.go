@@ -44,34 +44,30 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (
 	defer sh.mu.Unlock()
 	b.store.sweepSometimes(sh, t, d)
 	k := sh.keys[d]
-	if k == nil && !op.Private && sh.hasEnded(d, op.ID) || k != nil && !b.mayOpen(sh, k, d, op, t) {
+	if !b.mayOpen(sh, k, d, op, t) {
 		return result, false
 	}
 	if k == nil {
 		if k = b.addHeld(sh, d, t, op); k == nil {
 			return result, false
 		}
-	} else if !b.takeHeld(k, t, b.amount(op)) {
+	} else if !b.takeHeld(k, t, b.holds.Amount(op.Cost, b.limit)) {
 		return result, false
 	}
-	k.ledger.Open(&k.account, t, op.ID, b.amount(op), deadline)
+	k.ledger.Open(&k.account, t, op.ID, b.holds.Amount(op.Cost, b.limit), deadline)
 	result.Decision = b.step.Answer(k.account.State, t, 0, 0, true)
 	return result, true
 }
 
-// amount returns the number of units that a hold charges.
-func (b *slotBound) amount(op *headgate.HoldOp) int64 {
-	if b.holds.CapAmount {
-		return min(op.Cost, b.limit)
-	}
-	return op.Cost
-}
-
 // mayOpen reports whether the key may have another hold, and none of its holds has
-// expired or has the same id.
+// expired or has the same id. k is nil if the key has no holds.
 func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.HoldOp, t int64) bool {
-	return len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.HasExpired(t) &&
-		(op.Private || k.ledger.Find(op.ID) < 0 && !sh.hasEnded(d, op.ID))
+	if !op.Private {
+		if _, ended := sh.endedHold(d, op.ID, t); ended || k != nil && k.ledger.Find(op.ID) >= 0 {
+			return false
+		}
+	}
+	return k == nil || len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.HasExpired(t)
 }
 
 // takeHeld takes n units of a key with open holds, and reserves the memory of one
@@ -82,9 +78,7 @@ func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
 		return false
 	}
 	k.account.Step, k.rule = b.corrector, b
-	k.ledger.Prepare(&k.account, t)
-	k.account.State = next
-	k.ledger.Observe(&k.account, t)
+	k.ledger.Set(&k.account, t, next)
 	return true
 }
 
@@ -99,7 +93,7 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 	if !ok || seen.held() {
 		return nil
 	}
-	next, ok := b.step.Take(seen.state(), t, b.amount(op))
+	next, ok := b.step.Take(seen.state(), t, b.holds.Amount(op.Cost, b.limit))
 	if !ok || !slot.lock(seen) {
 		return nil
 	}

@@ -52,13 +52,12 @@ func (x *holdTransaction) bind() error {
 	}
 	for i := range x.debits {
 		c := &x.debits[i]
-		if c.canHold(x.verb) {
-			if c.settings().CapAmount && x.verb == headgate.OpenHold {
-				c.n = min(c.n, x.ops[i].Bound.Limit())
-			}
-			continue
+		if !c.canHold(x.verb) {
+			return fmt.Errorf("memstore: %w: a hold requires %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
 		}
-		return fmt.Errorf("memstore: %w: a hold requires %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
+		if x.verb == headgate.OpenHold {
+			c.n = c.settings().Amount(c.n, x.ops[i].Bound.Limit())
+		}
 	}
 	return nil
 }
@@ -221,35 +220,35 @@ func errNoRoomForHold() error {
 
 // changeHolds commits or extends the hold of every target.
 func (x *holdTransaction) changeHolds() {
-	x.eachTarget(func(i int, t *target, n int64) {
-		var result headgate.HoldResult
-		id := x.ops[i].ID
-		index := -1
-		if t.held != nil {
-			index = t.held.ledger.Find(id)
-		}
-		switch {
-		case index >= 0 && x.verb == headgate.ExtendHold:
-			t.held.ledger.Extend(index, x.deadline)
-		case index >= 0:
-			t.holds.end(x.store, t.held, t.d, index, x.ops[i].Private)
-			t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)
-		default:
-			if _, ok := t.holds.endedHold(t.d, id, x.t); ok && x.verb == headgate.CommitHold {
-				result.Replayed = true
-			} else {
-				result.Err = headgate.ErrUnknownHold
-			}
-		}
-		for j := range x.debits {
-			if x.debits[j].target == t {
-				x.results[j] = result
-			}
-		}
-	})
+	changed := make(map[*target]headgate.HoldResult, len(x.targets))
+	x.eachTarget(func(i int, t *target, n int64) { changed[t] = x.changeHold(i, t, n) })
 	for i := range x.results {
+		x.results[i] = changed[x.debits[i].target]
 		x.results[i].Decision = x.peekAfter(i)
 	}
+}
+
+// changeHold commits or extends the hold of one target, whose first op is op i. It
+// returns the result without the decision.
+func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate.HoldResult) {
+	index, op := -1, &x.ops[i]
+	if t.held != nil {
+		index = t.held.ledger.Find(op.ID)
+	}
+	switch {
+	case index < 0 && x.verb == headgate.CommitHold:
+		if _, result.Replayed = t.holds.endedHold(t.d, op.ID, x.t); !result.Replayed {
+			result.Err = headgate.ErrUnknownHold
+		}
+	case index < 0:
+		result.Err = headgate.ErrUnknownHold
+	case x.verb == headgate.ExtendHold:
+		t.held.ledger.Extend(index, x.deadline)
+	default:
+		t.holds.end(x.store, t.held, t.d, index, op.Private)
+		t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)
+	}
+	return result
 }
 
 // takeUpTo takes as many units as remain under every op, but at most the cost.

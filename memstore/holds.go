@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	maxHoldShards = 64
 	// holdBytes is the memory of a hold: 56 bytes while it is open, and its map entry
 	// afterwards.
 	holdBytes = 64
@@ -28,8 +27,8 @@ const (
 // A key with open holds is marked in its slot, and its state is stored here instead. All
 // other keys are not affected.
 type holdRegion struct {
-	shards []holdShard
-	used   atomic.Bool // true once a hold was opened
+	shardList[holdShard]
+	used atomic.Bool // true once a hold was opened
 }
 
 // holdShard is a part of the region. Its mutex is locked after the mutexes of shards of
@@ -60,18 +59,6 @@ type holdName struct {
 // endedRecord has the units and the deadline of a hold that was committed before its
 // deadline. It is kept until then, so that a repeated request has no effect.
 type endedRecord struct{ units, deadline int64 }
-
-func (r *holdRegion) init(n int) {
-	count := 1
-	for count < maxHoldShards && n/count > 1024 {
-		count *= 2
-	}
-	r.shards = make([]holdShard, count)
-}
-
-func (r *holdRegion) shard(d digest) *holdShard { return &r.shards[r.index(d)] }
-
-func (r *holdRegion) index(d digest) int { return int(d.hi % uint64(len(r.shards))) }
 
 // add adds a key without holds. sh.mu must be locked.
 func (sh *holdShard) add(d digest) *heldKey {
@@ -138,9 +125,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 		k.ledger = algo.Ledger{}
 		a.State = out.Next
 	case out.Next != a.State:
-		k.ledger.Prepare(a, r.T)
-		a.State = out.Next
-		k.ledger.Observe(a, r.T)
+		k.ledger.Set(a, r.T, out.Next)
 	}
 	b.store.moveToSlot(sh, d, k)
 	return out, true
@@ -150,11 +135,15 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 // instant of the peek may still be open for a later call with an earlier instant.
 func (b *slotBound) peekHeld(k *heldKey, r *algo.Request) algo.Result {
 	a := algo.StateAccount{Step: b.corrector, State: k.account.State}
-	if b.holds.OnExpiry == headgate.ReleaseExpired && k.ledger.HasExpired(r.T) {
-		ledger := k.ledger.Clone()
-		ledger.Expire(&a, r.T, true, func(algo.Hold) {})
+	if k.releasesAt(r.T, b.holds) {
+		k.ledger.Release(&a, r.T)
 	}
 	return algo.Apply(b.step, a.State, r)
+}
+
+// releasesAt reports whether a hold has expired at t whose units are then released.
+func (k *heldKey) releasesAt(t int64, settings headgate.HoldSettings) bool {
+	return settings.OnExpiry == headgate.ReleaseExpired && k.ledger.HasExpired(t)
 }
 
 // moveToSlot moves the state of k, the key with digest d, back to its slot if k has no
@@ -187,12 +176,6 @@ func (s *Store) removeHeld(sh *holdShard, d digest) {
 	}
 	delete(sh.keys, d)
 	s.logs.bytes.Add(-heldKeyBytes)
-}
-
-// hasEnded reports whether there is a record of the hold.
-func (sh *holdShard) hasEnded(d digest, id headgate.HoldID) bool {
-	_, ok := sh.ended[holdName{d, id}]
-	return ok
 }
 
 // end records that hold i of k ends before its deadline. A private hold is not repeated,

@@ -49,11 +49,11 @@ func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *
 // expireCopy returns k, or a copy of k after the holds that have expired at t were
 // released.
 func (b *logBound) expireCopy(held *heldKey, k *keyLog, t int64) *keyLog {
-	if k == nil || b.holds.OnExpiry != headgate.ReleaseExpired || !held.ledger.HasExpired(t) {
+	if k == nil || !held.releasesAt(t, b.holds) {
 		return k
 	}
-	copied, ledger := &keyLog{log: *k.log.Clone()}, held.ledger.Clone()
-	ledger.Expire(&algo.LogAccount{Step: b.step, Log: &copied.log}, t, true, func(algo.Hold) {})
+	copied := &keyLog{log: *k.log.Clone()}
+	held.ledger.Release(&algo.LogAccount{Step: b.step, Log: &copied.log}, t)
 	return copied
 }
 

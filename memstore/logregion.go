@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	maxLogShards  = 64
 	singleBytes   = 64 // memory of a single: its share of the map, 38 to 75 bytes
 	logEntryBytes = 16
 	logKeyBytes   = 128 // memory of a keyLog without entries, with its share of the map
@@ -26,7 +25,7 @@ const (
 // log's newest entry. If there is no room for the log of a key, the key shares an
 // overflow log with other keys.
 type logRegion struct {
-	shards       []logShard
+	shardList[logShard]
 	overflow     logShard // overflow logs: at most maxOverflow, not charged to the budget
 	maxOverflow  int
 	budget       int64
@@ -79,18 +78,10 @@ type keyLog struct {
 }
 
 func (r *logRegion) init(n int, budget int64) {
-	count := 1
-	for count < maxLogShards && n/count > 1024 {
-		count *= 2
-	}
-	r.shards = make([]logShard, count)
+	r.shardList = newShardList[logShard](n)
 	r.maxOverflow = n/overflowFraction + overflowBuckets
 	r.budget = budget
 }
-
-func (r *logRegion) index(d digest) int { return int(d.hi % uint64(len(r.shards))) }
-
-func (r *logRegion) shard(d digest) *logShard { return &r.shards[r.index(d)] }
 
 // logStats are the numbers of stored logs.
 type logStats struct {

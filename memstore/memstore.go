@@ -154,7 +154,7 @@ func newStore(opts *Options, secret hashKey) *Store {
 	}
 	s.clock.init()
 	s.logs.init(n, logBytes)
-	s.holds.init(n)
+	s.holds.shardList = newShardList[holdShard](n)
 	return s
 }
 

@@ -1,9 +1,6 @@
 package memstore
 
-import (
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/algo"
-)
+import "github.com/headgate/headgate/algo"
 
 // expireHolds ends the holds of all targets that have expired. It creates the accounts
 // of the targets that have holds and, in an ApplyHolds call, of all targets. In a peek
@@ -40,16 +37,15 @@ func (x *transaction) accountOf(c *debit) algo.Account {
 
 // expireCopy is expire on a copy of the holds and of the state of the debit's target.
 func (x *transaction) expireCopy(c *debit) {
-	if c.settings().OnExpiry != headgate.ReleaseExpired {
+	t := c.target
+	if !t.held.releasesAt(x.t, c.settings()) {
 		return
 	}
-	t := c.target
-	ledger := t.held.ledger.Clone()
 	if c.rule == nil {
 		t.log = t.log.Clone()
 		t.account = &algo.LogAccount{Step: c.logRule.step, Log: t.log}
 	}
-	ledger.Expire(t.account, x.t, true, func(algo.Hold) {})
+	t.held.ledger.Release(t.account, x.t)
 }
 
 // observe updates the open holds of the target after its state has become next.
@@ -58,9 +54,7 @@ func (t *target) observe(at int64, next algo.State, g *slotBound) {
 		return
 	}
 	a := algo.StateAccount{Step: g.corrector, State: t.state}
-	t.held.ledger.Prepare(&a, at)
-	a.State = next
-	t.held.ledger.Observe(&a, at)
+	t.held.ledger.Set(&a, at, next)
 }
 
 // keepHeld stores the state next of a key with open holds outside its slot. It returns

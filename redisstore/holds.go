@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -133,8 +134,8 @@ func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.
 		return nil, errUnsupported("hold", "holds in Redis require token_bucket, token_bucket_interval, fixed_window or sliding_window")
 	}
 	cost := in.Cost
-	if verb == headgate.OpenHold && r.holds.CapAmount {
-		cost = min(cost, r.limit)
+	if verb == headgate.OpenHold {
+		cost = r.holds.Amount(cost, r.limit)
 	}
 	o := r.newOp(now, in.Key, holdVerbs[verb], cost)
 	o.hold = &holdOp{id: in.ID, ttl: ttl.Microseconds(), settings: r.holds}
@@ -182,7 +183,10 @@ func (s *Store) ApplyHolds(
 	if err := s.checkReady(ctx); err != nil || len(ops) == 0 {
 		return 0, err
 	}
-	x := holdTransaction{store: s, verb: verb}
+	x := holdTransaction{callGroups: callGroups{store: s}, verb: verb}
+	if verb == headgate.OpenHold {
+		x.mode = openAll
+	}
 	if err := x.read(now, ttl, ops); err != nil {
 		return 0, err
 	}
@@ -199,25 +203,23 @@ func (s *Store) ApplyHolds(
 
 // holdTransaction is the state of one ApplyHolds call.
 type holdTransaction struct {
-	store  *Store
-	verb   headgate.HoldVerb
-	ops    []*op // one for each key and id
-	opOf   []*op // the operation of each op of the call
-	groups []*group
+	callGroups
+	verb headgate.HoldVerb
+	ops  []*op // one for each key and id
+	opOf []*op // the operation of each op of the call
 }
 
 // read converts the ops to operations and groups them into calls. Ops with the same key
 // and id are one operation with the sum of their costs.
 func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []headgate.HoldOp) error {
-	bySlot := map[string]*group{}
 	for i := range ops {
 		in := &ops[i]
-		if guide, ok := in.Bound.(*guideRule); ok && guide.store == x.store {
-			return errGuideHolds()
+		r, guide, err := x.store.ruleOf(i, in.Bound)
+		if err != nil {
+			return err
 		}
-		r, ok := in.Bound.(*rule)
-		if !ok || r.store != x.store {
-			return fmt.Errorf("redisstore: %w: op %d is bound to another store; bind its rule to this store", headgate.ErrInvalidPolicy, i+1)
+		if guide != nil {
+			return errGuideHolds()
 		}
 		o, err := r.newHoldOp(now, x.verb, ttl, in)
 		if err != nil {
@@ -229,18 +231,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 			continue
 		}
 		x.ops, x.opOf = append(x.ops, o), append(x.opOf, o)
-		slot := ""
-		if x.store.sharded.Load() {
-			slot = tagOf(o.redisKey)
-		}
-		if bySlot[slot] == nil {
-			bySlot[slot] = &group{now: o.request.T}
-			if x.verb == headgate.OpenHold {
-				bySlot[slot].mode = openAll
-			}
-			x.groups = append(x.groups, bySlot[slot])
-		}
-		bySlot[slot].add(o)
+		x.add(o)
 	}
 	return nil
 }
@@ -256,27 +247,39 @@ func (x *holdTransaction) find(o *op) *op {
 
 func (x *holdTransaction) run(ctx context.Context) error {
 	x.store.send(ctx, x.groups)
-	opened, replayed := 0, false
-	var err error
+	err := x.firstError()
+	if x.verb == headgate.OpenHold && x.isPartlyOpen() {
+		x.cancel(ctx)
+	}
+	return err
+}
+
+// firstError returns the first error of a call. For holds that are opened, it includes
+// the errors of single keys.
+func (x *holdTransaction) firstError() error {
 	for _, o := range x.ops {
-		if err == nil {
-			err = o.err
-		}
+		err := o.err
 		if err == nil && x.verb == headgate.OpenHold {
 			err = o.hold.err()
 		}
-		replayed = replayed || o.hold.status == holdReplayed
+		if err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// isPartlyOpen reports whether some calls have opened their holds and some have not. If a
+// hold had been opened before, all of them may be needed.
+func (x *holdTransaction) isPartlyOpen() bool {
+	opened := 0
 	for _, g := range x.groups {
 		if g.taken {
 			opened++
 		}
 	}
-	if x.verb != headgate.OpenHold || replayed || opened == 0 || opened == len(x.groups) {
-		return err
-	}
-	x.cancel(ctx)
-	return err
+	replayed := slices.ContainsFunc(x.ops, func(o *op) bool { return o.hold.status == holdReplayed })
+	return !replayed && opened > 0 && opened < len(x.groups)
 }
 
 // cancel cancels the holds that were opened, even if the caller's context has ended.

@@ -8,8 +8,7 @@
 -- the units of the hold, so that a repeated request has no effect. The run has the number
 -- of this key.
 local holds = {}
-local HEAD, HEAD_BYTES = '<Bd', 9
-local RECORD, RECORD_BYTES = '<c16dddI4', 44
+local HEAD, RECORD = '<Bd', '<c16dddI4'
 local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
 local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c16dBdH', '<c16BH', '<c16d'
 local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
@@ -59,16 +58,16 @@ end
 -- check_open returns the status of a request to open a hold, or nil if it may be opened.
 local function check_open(e, id, n, max_open, record)
   local i, units = ledger.find(e.list, id), nil
-  local ended = redis.call('GET', KEYS[record])
   if i then
     units = e.list[i].units
-  elseif ended then
-    units = unpack_from('<d', ended)
-  elseif #e.list >= max_open then
-    return TOO_MANY
+  else
+    local ended = redis.call('GET', KEYS[record])
+    units = ended and unpack_from('<d', ended)
   end
   if units then
     return units == n and REPLAYED or CONFLICT
+  elseif #e.list >= max_open then
+    return TOO_MANY
   end
 end
 
@@ -82,9 +81,7 @@ local function run_open(e, a, n, pos)
   local status = check_open(e, id, n, max_open, record)
   if not status then
     local s = a.s
-    ledger.prepare(e.list, a, t)
-    if a.take(t, n) then
-      ledger.observe(e.list, a, t)
+    if ledger.change(e.list, a, t, a.take, n) then
       add_hold(e, a, id, n, ttl, flags)
     else
       a.s, status = s, DENIED
@@ -131,14 +128,10 @@ end
 
 -- run_adjust executes DEBIT and TAKE_UP_TO.
 local function run_adjust(e, a, verb, n)
-  ledger.prepare(e.list, a, t)
-  if verb == DEBIT then
-    a.charge(t, n)
-  else
+  if verb == TAKE_UP_TO then
     n = min(n, a.remaining(t))
-    a.take(t, n)
   end
-  ledger.observe(e.list, a, t)
+  ledger.change(e.list, a, t, verb == DEBIT and a.charge or a.take, n)
   reply_with(OK, n, a.s)
 end
 
@@ -161,9 +154,7 @@ function holds.run(k, rule, s, verb, count, n, pos)
     local next
     next, pos = run(rule, a.s, verb, count, n, pos)
     if next ~= a.s then
-      ledger.prepare(e.list, a, t)
-      a.s = next
-      ledger.observe(e.list, a, t)
+      ledger.change(e.list, a, t, a.set, next)
     end
   end
   return a.s, pos
@@ -180,9 +171,7 @@ end
 function holds.take(k, rule, s, n)
   local e = entry_of(k)
   local a = ledger.account(rule.x, rule.w, s)
-  ledger.prepare(e.list, a, t)
-  a.take(t, n)
-  ledger.observe(e.list, a, t)
+  ledger.change(e.list, a, t, a.take, n)
   return a.s
 end
 
@@ -210,9 +199,7 @@ function holds.open_all()
   for i = 1, #list do
     local c = list[i]
     if ok then
-      ledger.prepare(c.e.list, c.a, t)
-      c.a.take(t, c.n)
-      ledger.observe(c.e.list, c.a, t)
+      ledger.change(c.e.list, c.a, t, c.a.take, c.n)
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end

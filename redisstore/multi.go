@@ -26,7 +26,7 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	if err := s.checkReady(ctx); err != nil {
 		return err
 	}
-	x := transaction{store: s, mode: takeAll}
+	x := transaction{callGroups: callGroups{store: s, mode: takeAll}}
 	if peek {
 		x.mode = peekAll
 	}
@@ -48,20 +48,43 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 	return nil
 }
 
+// callGroups divides operations into script calls: one for each hash slot, or one if all
+// keys may be in one call.
+type callGroups struct {
+	store  *Store
+	mode   mode
+	groups []*group
+	bySlot map[string]*group
+}
+
+// add adds an operation to the call of its slot.
+func (c *callGroups) add(o *op) {
+	slot := ""
+	if c.store.sharded.Load() {
+		slot = tagOf(o.redisKey)
+	}
+	g := c.bySlot[slot]
+	if g == nil {
+		if c.bySlot == nil {
+			c.bySlot = map[string]*group{}
+		}
+		g = &group{now: o.request.T, mode: c.mode}
+		c.bySlot[slot], c.groups = g, append(c.groups, g)
+	}
+	g.add(o)
+}
+
 // transaction is the state of one ApplyAll call.
 type transaction struct {
-	store    *Store
-	mode     mode
+	callGroups
 	ops      []*op
-	groups   []*group
 	guideOps []*op // ops on keys in LayoutGuide, each of which needs its own call
 }
 
 // read converts the ops to operations and groups them into calls.
 func (x *transaction) read(now headgate.Instant, ops []headgate.Op) error {
-	bySlot := map[string]*group{}
 	for i, op := range ops {
-		r, guide, err := x.ruleOf(i, op.Bound)
+		r, guide, err := x.store.ruleOf(i, op.Bound)
 		if err != nil {
 			return err
 		}
@@ -71,26 +94,20 @@ func (x *transaction) read(now headgate.Instant, ops []headgate.Op) error {
 			x.guideOps = append(x.guideOps, o)
 			continue
 		}
-		slot := ""
-		if x.store.sharded.Load() {
-			slot = tagOf(o.redisKey)
-		}
-		if bySlot[slot] == nil {
-			bySlot[slot] = &group{now: o.request.T, mode: x.mode}
-			x.groups = append(x.groups, bySlot[slot])
-		}
-		bySlot[slot].add(o)
+		x.add(o)
 	}
 	return nil
 }
 
-func (x *transaction) ruleOf(i int, b headgate.Bound) (*rule, *guideRule, error) {
-	r, _ := b.(*rule)
-	guide, _ := b.(*guideRule)
+// ruleOf returns the rule to which op i of a call is bound. guide is nil unless its keys
+// are in LayoutGuide.
+func (s *Store) ruleOf(i int, b headgate.Bound) (r *rule, guide *guideRule, err error) {
+	r, _ = b.(*rule)
+	guide, _ = b.(*guideRule)
 	if guide != nil {
 		r = guide.rule
 	}
-	if r == nil || r.store != x.store {
+	if r == nil || r.store != s {
 		return nil, nil, fmt.Errorf("redisstore: %w: op %d is bound to another store; bind its rule to this store", headgate.ErrInvalidPolicy, i+1)
 	}
 	return r, guide, nil
