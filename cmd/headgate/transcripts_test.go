@@ -15,7 +15,7 @@ var (
 	transcriptBlock = regexp.MustCompile("(?s)<!-- run: TestTranscripts -->\n```console\n(.*?)```")
 	// volatile are parts of the output that differ between runs: times and what
 	// follows from them.
-	volatile = regexp.MustCompile(`(_ms":)\d+|(;t=)\d+|(?mi:^(Date|Content-Length|Retry-After|memory|speed): .*$)`)
+	volatile = regexp.MustCompile(`(_ms":)\d+|(_at":")[^"]*|(;t=)\d+|(?mi:^(Date|Content-Length|Retry-After|memory|speed): .*$)`)
 	remark   = regexp.MustCompile(`(?m) +# .*$`) // explains a line of output
 )
 
@@ -92,7 +92,7 @@ func runTranscripts(t *testing.T, blocks [][]string) {
 // normalise replaces the volatile parts of an output.
 func normalise(text string) string {
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\r", ""))
-	return volatile.ReplaceAllString(text, "$1$2$3…")
+	return volatile.ReplaceAllString(text, "$1$2$3$4…")
 }
 
 // matches compares an output with a transcript, in which the line … means any lines, and

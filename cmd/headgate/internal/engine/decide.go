@@ -82,16 +82,18 @@ type ShadowResult struct {
 // rules, Ops and Decisions correspond by index.
 type charges struct {
 	admission.Batch
-	rules []*Rule
+	rules  []*Rule
+	checks []int // index of the check of each charge
 }
 
 func (c *charges) reset() {
 	c.Reset()
-	c.rules = c.rules[:0]
+	c.rules, c.checks = c.rules[:0], c.checks[:0]
 }
 
-func (c *charges) add(r *Rule, check *Check) {
-	c.rules = append(c.rules, r)
+// add adds a charge of the check with index i.
+func (c *charges) add(i int, r *Rule, check *Check) {
+	c.rules, c.checks = append(c.rules, r), append(c.checks, i)
 	c.Add(r.bound, r.queues, check.Key, check.Cost)
 }
 
@@ -166,7 +168,7 @@ func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb he
 		a.Unenforced = s.enforcement == Off // with enforcement off, this line is reached only by a reset
 	}
 	if len(a.Shadows) > 0 {
-		s.chargeShadowed(ctx, now, verb, checks, a)
+		s.chargeShadowed(ctx, now, verb, a)
 	}
 	return nil
 }
@@ -224,7 +226,7 @@ func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err
 		}
 		to := s.chargesFor(i, p.name, p.enforces(c.Key), a)
 		for _, r := range p.rulesFor(c.Key) {
-			to.add(r, c)
+			to.add(i, r, c)
 		}
 		return "", nil
 	}
@@ -233,7 +235,7 @@ func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err
 	if err != nil {
 		return inlineField(err), err
 	}
-	to.add(r, c)
+	to.add(i, r, c)
 	return "", nil
 }
 
@@ -300,7 +302,7 @@ func (a *Answer) combine(c *charges) {
 // chargeShadowed executes verb separately for each check in shadow mode, so that an
 // error for one check affects neither the other checks nor the request. If the enforced
 // checks denied the request, it peeks instead of taking.
-func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) {
+func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) {
 	hasEnforced := len(a.Rules) > 0
 	if hasEnforced && !a.Allowed && verb == headgate.Take {
 		verb = headgate.Peek
@@ -308,7 +310,7 @@ func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant,
 	from := 0
 	for i := range a.Shadows {
 		w := &a.Shadows[i]
-		to := from + s.ruleCount(&checks[w.Check])
+		to := a.shadowed.endOfCheck(w.Check, from)
 		w.first, w.end = from, to
 		if w.Err = s.apply(ctx, now, verb, &a.shadowed, from, to); w.Err != nil {
 			for j := from; j < to; j++ {
@@ -339,14 +341,6 @@ func (c *charges) firstDenial(from, to int) *Rule {
 		}
 	}
 	return nil
-}
-
-// ruleCount returns the number of rules that apply to a check.
-func (s *ActiveConfig) ruleCount(c *Check) int {
-	if c.Policy == "" {
-		return 1
-	}
-	return len(s.policies[c.Policy].rulesFor(c.Key))
 }
 
 func combineDecisions(decisions []headgate.Decision) headgate.Decision {

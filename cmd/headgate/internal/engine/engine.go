@@ -120,6 +120,7 @@ type Rule struct {
 	Algorithm headgate.Algorithm // a name that package algo lists, never an alias
 	isText    bool               // whether a check contained the limit as text; see inlineKey
 	ordinal   int
+	text      string // see Text
 	bound     headgate.Bound
 	queues    bool // whether the algorithm has a queue
 }
@@ -127,6 +128,9 @@ type Rule struct {
 // Capacity returns the number of units that a full or unused key has. In a decision,
 // this is the field Limit.
 func (r *Rule) Capacity() int64 { return r.bound.Limit() }
+
+// Text returns the limit as text, such as “10/s burst 20”.
+func (r *Rule) Text() string { return r.text }
 
 // ActiveConfig is an immutable configuration of an engine. It remains usable after a
 // newer one has replaced it, so that an API can match routes and decide with the same
@@ -268,5 +272,8 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Rule{Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm, bound: bound, queues: rule.Algorithm.Queues()}, nil
+	return &Rule{
+		Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm,
+		text: rule.Limit.String(), bound: bound, queues: rule.Algorithm.Queues(),
+	}, nil
 }

@@ -29,7 +29,6 @@ type Event struct {
 	// An observer that keeps counters per shard avoids contention between processors.
 	Shard  uint32
 	answer *Answer
-	config *ActiveConfig
 	checks []Check // nil for the refund of a request that left its queue
 }
 
@@ -46,18 +45,10 @@ func (e *Event) Decisions() []headgate.Decision { return e.answer.enforced.Decis
 func (e *Event) Key(i int) string { return e.answer.enforced.Ops[i].Key }
 
 // Check returns the check that the limit with index i in Rules belongs to, or nil if the
-// request has none. Its running time is proportional to the number of checks, so call it
-// only for requests that are denied.
+// request has none.
 func (e *Event) Check(i int) *Check {
-	end, shadows := 0, e.answer.Shadows
-	for at := range e.checks {
-		if len(shadows) > 0 && shadows[0].Check == at {
-			shadows = shadows[1:]
-			continue
-		}
-		if end += e.config.ruleCount(&e.checks[at]); i < end {
-			return &e.checks[at]
-		}
+	if at := e.answer.enforced.checks[i]; at < len(e.checks) {
+		return &e.checks[at]
 	}
 	return nil
 }
@@ -169,9 +160,9 @@ func (a *Answer) sample(n uint32) bool {
 func (s *ActiveConfig) notify(verb headgate.Verb, checks []Check, a *Answer, err error) {
 	e := &a.event
 	e.answer, e.Verb, e.Err = a, verb, err // set again, because an Answer may have been copied
-	e.config, e.checks = s, checks
+	e.checks = checks
 	s.observer.Observe(e)
-	e.config, e.checks = nil, nil
+	e.checks = nil
 	if err != nil {
 		e.Err = nil
 	}

@@ -3,9 +3,9 @@ package forwardauth
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -22,31 +22,12 @@ var (
 	noStore = []string{"no-store"}
 )
 
-// denyStatuses are the statuses that a denial can have: 429 for most proxies, 403 for
-// nginx, and 503 for proxies that support neither.
-var denyStatuses = map[string]int{
-	"429": http.StatusTooManyRequests, "403": http.StatusForbidden, "503": http.StatusServiceUnavailable,
-}
-
-// denyStatus returns the status for a denial: the value of the query parameter deny, or
-// else 429. It ignores all other parameters, because a proxy may have added the
-// parameters of the client's request.
+// denyStatus returns the status for a denial: 429 for most proxies, 403 for nginx, and
+// 503 for proxies that support neither.
 func denyStatus(query string) (int, *refusal) {
-	status := 0
-	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		value, ok := strings.CutPrefix(pair, "deny=")
-		if !ok {
-			continue
-		}
-		if status != 0 || denyStatuses[value] == 0 {
-			return 0, refuse(http.StatusBadRequest, "the query parameter deny must be 403, 429 or 503, and must not be repeated")
-		}
-		status = denyStatuses[value]
-	}
-	if status == 0 {
-		status = http.StatusTooManyRequests
+	status, ok := answerfields.DenyStatus(query, "deny", http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable)
+	if !ok {
+		return 0, refuse(http.StatusBadRequest, "the query parameter deny must be 403, 429 or 503, and must not be repeated")
 	}
 	return status, nil
 }

@@ -51,7 +51,7 @@ func TestClientInput(t *testing.T) {
 			`{"policy":"login","key":"c","cost":1e9}`:                 {400},
 			`{"policy":"login","key":"c","cost":9223372036854775808}`: {400},
 			`{"policy":"login","key":"c","cost":9223372036854775807}`: {429},
-			`{"policy":"login","key":5}`:                              {400},
+			`{"policy":"login","key":5.5}`:                            {400},
 			`{"policy":"login"}`:                                      {400},
 			`{`:                                                       {400},
 			``:                                                        {400},

@@ -93,7 +93,7 @@ func (d *decoder) body() (single engine.Check, seen fields, err error) {
 		return single, seen, err
 	}
 	if d.skipSpace(); d.at < len(d.text) {
-		return single, seen, &inputError{detail: fmt.Sprintf("unexpected data after the object, at byte %d", d.at)}
+		return single, seen, &inputError{detail: fmt.Sprintf("the body has unexpected data after the object, at byte %d", d.at)}
 	}
 	return single, seen, nil
 }
@@ -129,7 +129,7 @@ func (d *decoder) object(accepted fields) (c engine.Check, seen fields, err erro
 			return c, seen, d.unknownField(name, accepted)
 		}
 		if seen&f != 0 {
-			return c, seen, &inputError{d.path(name), fmt.Sprintf("duplicate field %q", d.path(name))}
+			return c, seen, &inputError{d.path(name), fmt.Sprintf("the body has a duplicate field %q", d.path(name))}
 		}
 		seen |= f
 		if err := d.value(f, &c); err != nil {
@@ -149,7 +149,7 @@ func (d *decoder) value(f fields, c *engine.Check) (err error) {
 	case algorithmField:
 		c.Algorithm, err = d.string()
 	case keyField:
-		c.Key, err = d.string()
+		c.Key, err = d.key()
 	case costField:
 		c.Cost, err = d.integer()
 	case checksField:
@@ -243,10 +243,10 @@ func (d *decoder) unknownField(name string, accepted fields) error {
 		}
 	}
 	if meant := suggest.Nearest(name, known); meant != "" {
-		return &inputError{path, fmt.Sprintf("unknown field %q; did you mean %q?", path, meant)}
+		return &inputError{path, fmt.Sprintf("the body has an unknown field %q; did you mean %q?", path, meant)}
 	}
 	last := len(known) - 1
-	return &inputError{path, fmt.Sprintf("unknown field %q; must be %s or %s", path, strings.Join(known[:last], ", "), known[last])}
+	return &inputError{path, fmt.Sprintf("the body has an unknown field %q; must be %s or %s", path, strings.Join(known[:last], ", "), known[last])}
 }
 
 // truncate returns at most the first 40 bytes of a client's text, for use in an error.

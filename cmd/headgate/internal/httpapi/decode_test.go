@@ -35,6 +35,8 @@ func TestDecode(t *testing.T) {
 		{"beyond ASCII", `{"limit":"10/s","key":"é😀` + "\ufffd" + `"}`, []engine.Check{{Limit: "10/s", Key: "é😀\ufffd", Cost: 1}}, false},
 		{"an escaped name", `{"\u006cimit":"10/s","key":"k"}`, []engine.Check{k}, false},
 		{"the largest cost", `{"limit":"10/s","key":"k","cost":9223372036854775807}`, []engine.Check{{Limit: "10/s", Key: "k", Cost: 1<<63 - 1}}, false},
+		{"a number as key", `{"limit":"10/s","key":5}`, []engine.Check{{Limit: "10/s", Key: "5", Cost: 1}}, false},
+		{"a large number as key", `{"key":-98765432109876543210 ,"limit":"10/s"}`, []engine.Check{{Limit: "10/s", Key: "-98765432109876543210", Cost: 1}}, false},
 		{"minus, for the engine to refuse", `{"limit":"10/s","key":"k","cost":-3}`, []engine.Check{{Limit: "10/s", Key: "k", Cost: -3}}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -63,7 +65,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"a comma too many", `{` + rest + `,}`, "", "malformed JSON at byte 26: expected a field name"},
 		{"a comma first", `{,` + rest + `}`, "", "malformed JSON at byte 1"},
 		{"no colon", `{"key" "k"}`, "", "malformed JSON at byte 7: expected a colon"},
-		{"no value", `{"key":}`, "key", "malformed JSON at byte 7: expected a string"},
+		{"no value", `{"key":}`, "key", "malformed JSON at byte 7: expected a string or an integer"},
 		{"single quotes", `{'key':'k'}`, "", "malformed JSON at byte 1"},
 		{"more behind", `{` + rest + `} {}`, "", "unexpected data after the object, at byte 27"},
 		{"a NUL behind", `{` + rest + "}\x00", "", "unexpected data after the object, at byte 26"},
@@ -87,7 +89,9 @@ func TestDecodeErrors(t *testing.T) {
 		{"a name without letters", `{"":1}`, "", "unknown field"},
 		{"a field twice", `{"key":"a",` + rest + `}`, "key", `duplicate field "key"`},
 		{"a field twice, once escaped", `{"\u006bey":"a",` + rest + `}`, "key", `duplicate field "key"`},
-		{"a number as key", `{"key":5,"limit":"10/s"}`, "key", `field "key" must be a string, not a number`},
+		{"a fraction as key", `{"key":5.5,"limit":"10/s"}`, "key", `field "key" must be a whole number, without a fraction or an exponent`},
+		{"a leading zero in a key", `{"key":05,"limit":"10/s"}`, "key", "leading zero"},
+		{"an array as key", `{"key":[5],"limit":"10/s"}`, "key", `field "key" must be a string or an integer, not an array`},
 		{"null as policy", `{"policy":null,"key":"k"}`, "policy", `field "policy" must be a string, not null`},
 		{"true as limit", `{"limit":true,"key":"k"}`, "limit", "must be a string, not true or false"},
 		{"depth", `{"algorithm":` + strings.Repeat("[", 60_000) + `}`, "algorithm", "must be a string, not an array"},
@@ -233,6 +237,10 @@ func plainCheck(members map[string]json.RawMessage) (engine.Check, bool) {
 		case "algorithm":
 			into = &c.Algorithm
 		case "key":
+			if digits := strings.TrimPrefix(string(raw), "-"); strings.Trim(digits, "0123456789") == "" {
+				c.Key = string(raw)
+				continue
+			}
 			into = &c.Key
 		case "cost":
 			into = &c.Cost

@@ -92,6 +92,17 @@ func (d *decoder) string() (string, error) {
 	return "", d.malformed("unterminated string")
 }
 
+// key reads a key: a string, or an integer, which is the key of the same digits.
+func (d *decoder) key() (string, error) {
+	if d.skipSpace(); !d.isNext('-') && !d.isDigit() {
+		if !d.isNext('"') {
+			return "", d.wrongType("a string or an integer")
+		}
+		return d.string()
+	}
+	return d.digits()
+}
+
 // longString reads the rest of a string that has escapes or non-ASCII characters. The
 // string begins at the index start.
 func (d *decoder) longString(start int) (string, error) {
@@ -164,27 +175,36 @@ func (d *decoder) integer() (int64, error) {
 	if d.skipSpace(); !d.isNext('-') && !d.isDigit() {
 		return 0, d.wrongType("a whole number")
 	}
-	start := d.at
-	if d.isNext('-') {
-		d.at++
+	text, err := d.digits()
+	if err != nil {
+		return 0, err
 	}
-	digits := d.at
-	for d.isDigit() {
-		d.at++
-	}
-	switch {
-	case d.at == digits:
-		return 0, d.malformed("expected a digit")
-	case d.text[digits] == '0' && d.at > digits+1:
-		return 0, d.malformed("a number has a leading zero")
-	case d.isNext('.') || d.isNext('e') || d.isNext('E'):
-		return 0, d.fieldError(d.field, "must be a whole number, without a fraction or an exponent")
-	}
-	n, err := strconv.ParseInt(d.text[start:d.at], 10, 64)
+	n, err := strconv.ParseInt(text, 10, 64)
 	if errors.Is(err, strconv.ErrRange) {
 		return 0, d.fieldError(d.field, "must be a whole number from 0 to 9223372036854775807")
 	}
 	return n, err
+}
+
+// digits reads an integer of any size as text. The next byte must be a minus or a digit.
+func (d *decoder) digits() (string, error) {
+	start := d.at
+	if d.isNext('-') {
+		d.at++
+	}
+	first := d.at
+	for d.isDigit() {
+		d.at++
+	}
+	switch {
+	case d.at == first:
+		return "", d.malformed("expected a digit")
+	case d.text[first] == '0' && d.at > first+1:
+		return "", d.malformed("a number has a leading zero")
+	case d.isNext('.') || d.isNext('e') || d.isNext('E'):
+		return "", d.fieldError(d.field, "must be a whole number, without a fraction or an exponent")
+	}
+	return d.text[start:d.at], nil
 }
 
 func (d *decoder) isDigit() bool {
@@ -194,7 +214,7 @@ func (d *decoder) isDigit() bool {
 // malformed returns an error for invalid JSON. The error never contains text of the
 // body, which may be a key.
 func (d *decoder) malformed(reason string) error {
-	return &inputError{d.current(), fmt.Sprintf("malformed JSON at byte %d: %s", d.at, reason)}
+	return &inputError{d.current(), fmt.Sprintf("the body has malformed JSON at byte %d: %s", d.at, reason)}
 }
 
 // current returns the path of the current field or check, or an empty string outside of

@@ -9,34 +9,80 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// appendAnswer appends the response body for a decision.
-func appendAnswer(b []byte, a *engine.Answer) []byte {
+// appendAnswer appends the fields of the response body for a decision: those for the
+// whole request, and the results of its checks. It does not append the closing brace. now
+// is the time of the answer.
+func appendAnswer(b []byte, a *engine.Answer, results []engine.Result, now time.Time) []byte {
 	b = append(b, `{"allowed":`...)
 	b = strconv.AppendBool(b, a.Allowed)
-	b = append(b, `,"limit":`...)
-	b = strconv.AppendInt(b, a.Limit, 10)
-	b = append(b, `,"remaining":`...)
-	b = strconv.AppendInt(b, a.Remaining, 10)
-	b = append(b, `,"retry_after_ms":`...)
-	b = strconv.AppendInt(b, ceilUnits(a.RetryAfter, time.Millisecond), 10)
-	b = append(b, `,"reset_after_ms":`...)
-	b = strconv.AppendInt(b, ceilUnits(a.ResetAfter, time.Millisecond), 10)
-	b = append(b, `,"delay_ms":`...)
-	b = strconv.AppendInt(b, ceilUnits(a.Delay, time.Millisecond), 10)
+	b = appendInt(b, `,"limit":`, a.Limit)
+	b = appendInt(b, `,"remaining":`, a.Remaining)
+	b = appendMillis(b, `,"retry_after_ms":`, a.RetryAfter)
+	b = appendMillis(b, `,"reset_after_ms":`, a.ResetAfter)
+	b = appendMillis(b, `,"delay_ms":`, a.Delay)
 	b = append(b, `,"never":`...)
 	b = strconv.AppendBool(b, a.Never)
 	b = append(b, `,"policy":`...)
 	b = appendString(b, a.Policy)
-	b = append(b, `,"denied_by":[`...)
-	for i, name := range a.DeniedBy {
+	b = append(b, `,"denied_by":`...)
+	b = appendStrings(b, a.DeniedBy)
+	b = append(b, `,"degraded":`...)
+	b = strconv.AppendBool(b, a.Degraded != headgate.ReasonNone)
+	b = append(b, `,"results":[`...)
+	for i := range results {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendString(b, name)
+		b = appendResult(b, &results[i], now)
 	}
-	b = append(b, `],"degraded":`...)
-	b = strconv.AppendBool(b, a.Degraded != headgate.ReasonNone)
+	return append(b, ']')
+}
+
+// appendResult appends the result of one check.
+func appendResult(b []byte, r *engine.Result, now time.Time) []byte {
+	b = append(b, `{"policy":`...)
+	b = appendString(b, r.Policy)
+	b = append(b, `,"allowed":`...)
+	b = strconv.AppendBool(b, r.Allowed)
+	b = append(b, `,"limit":`...)
+	b = appendString(b, r.Rule.Text())
+	b = appendInt(b, `,"capacity":`, r.Limit)
+	b = appendInt(b, `,"remaining":`, r.Remaining)
+	b = appendMillis(b, `,"retry_after_ms":`, r.RetryAfter)
+	b = appendMillis(b, `,"reset_after_ms":`, r.ResetAfter)
+	b = append(b, `,"reset_at":`...)
+	b = appendTime(b, now.Add(r.ResetAfter))
+	b = append(b, `,"denied":`...)
+	b = strconv.AppendBool(b, !r.Allowed)
+	b = append(b, `,"denied_by":`...)
+	b = appendStrings(b, r.DeniedBy)
 	return append(b, '}')
+}
+
+func appendInt(b []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(b, name...), n, 10)
+}
+
+// appendMillis appends d in milliseconds, rounded up.
+func appendMillis(b []byte, name string, d time.Duration) []byte {
+	return appendInt(b, name, ceilUnits(d, time.Millisecond))
+}
+
+// appendTime appends t as in RFC 3339, in UTC, rounded up to a millisecond.
+func appendTime(b []byte, t time.Time) []byte {
+	return t.Add(time.Millisecond-1).UTC().AppendFormat(b, `"2006-01-02T15:04:05.000Z"`)
+}
+
+// appendStrings appends an array of JSON strings.
+func appendStrings(b []byte, texts []string) []byte {
+	b = append(b, '[')
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, text)
+	}
+	return append(b, ']')
 }
 
 // appendString appends s as a JSON string.

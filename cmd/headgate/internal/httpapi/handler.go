@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
@@ -40,6 +41,8 @@ type Options struct {
 	// that ends with a slash includes all paths below it. If several paths match, the
 	// longest is used. The map must not be changed after the call of [New].
 	Mounted map[string]http.Handler
+	// Version is the version of this program, for GET /; may be empty.
+	Version string
 	// Guard protects the API against web pages; nil means a [Guard] for every Host. It
 	// does not protect Mounted.
 	Guard *Guard
@@ -72,15 +75,17 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		h.health = NewHealth(e, nil)
 	}
 	h.tooLarge = fmt.Sprintf("the body must have at most %d bytes", h.maxBodyBytes)
-	h.route(cmp.Or(opts.Guard, NewGuard(localaccess.Hosts{}, nil)), opts.Mounted)
+	h.route(cmp.Or(opts.Guard, NewGuard(localaccess.Hosts{}, nil)), opts)
 	return h
 }
 
 // route fills the tables of paths. These are used instead of [http.ServeMux], because
 // it redirects a path with a double slash. Here, such a path gets status 404, and a
 // mounted handler receives the path unchanged.
-func (h *Handler) route(guard *Guard, mounted map[string]http.Handler) {
-	h.routes = map[string]http.Handler{"/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI)}
+func (h *Handler) route(guard *Guard, opts *Options) {
+	h.routes = map[string]http.Handler{
+		"/": serveAbout(opts.Version), "/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI),
+	}
 	verbs := map[string]headgate.Verb{
 		"/v1/check": headgate.Take, "/v1/peek": headgate.Peek, "/v1/refund": headgate.Refund, "/v1/reset": headgate.Reset,
 	}
@@ -88,17 +93,17 @@ func (h *Handler) route(guard *Guard, mounted map[string]http.Handler) {
 		h.routes[path] = guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.decide(w, r, verb) }))
 	}
 	paths := []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz", "/openapi.json"}
-	for _, path := range slices.Sorted(maps.Keys(mounted)) {
+	for _, path := range slices.Sorted(maps.Keys(opts.Mounted)) {
 		paths = append(paths, path)
 		if strings.HasSuffix(path, "/") {
 			// A longer path sorts after its prefixes, so inserting at the front puts it
 			// before them.
-			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, mounted[path]})
+			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, opts.Mounted[path]})
 		} else if h.routes[path] == nil {
-			h.routes[path] = mounted[path]
+			h.routes[path] = opts.Mounted[path]
 		}
 	}
-	h.notFound = "unknown path; must be one of " + strings.Join(paths, ", ")
+	h.notFound = "the request has an unknown path; must be one of " + strings.Join(paths, ", ")
 }
 
 // Drain makes /readyz report that this instance is shutting down, and asks clients to
@@ -135,12 +140,19 @@ var (
 	noStore  = []string{"no-store"}
 )
 
+// denyStatuses are the statuses that a client can select for denials. The retry layers of
+// some HTTP libraries repeat a request with status 429 on their own, and some libraries
+// raise an exception for every status except 2xx.
+var denyStatuses = []int{http.StatusOK, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}
+
 // call is the memory for processing one request. It is reused for later requests.
 type call struct {
-	body   []byte
-	out    []byte
-	in     request
-	answer engine.Answer
+	body    []byte
+	out     []byte
+	in      request
+	answer  engine.Answer
+	results []engine.Result
+	deny    int // status of a denial
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -162,6 +174,11 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 	}
 	c := calls.Get().(*call)
 	defer c.release()
+	var ok bool
+	if c.deny, ok = answerfields.DenyStatus(r.URL.RawQuery, "deny_status", denyStatuses...); !ok {
+		writeProblem(w, http.StatusBadRequest, "the query parameter deny_status must be 200, 403, 429 or 503, and must not be repeated", "")
+		return
+	}
 	if err := c.read(r, h.maxBodyBytes); err != nil {
 		h.writeBodyError(w, err)
 		return
@@ -184,9 +201,10 @@ func (h *Handler) answer(w http.ResponseWriter, c *call) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	h.fields.Write(header, &c.answer)
-	c.out = appendAnswer(c.out[:0], &c.answer)
+	c.results = c.answer.AppendResults(c.results[:0])
+	c.out = append(appendAnswer(c.out[:0], &c.answer, c.results, time.Now()), '}')
 	if !c.answer.Allowed {
-		w.WriteHeader(http.StatusTooManyRequests)
+		w.WriteHeader(c.deny)
 	}
 	_, _ = w.Write(c.out) // fails only if the client has disconnected
 }
@@ -243,5 +261,5 @@ func readOnly(next http.HandlerFunc) http.Handler {
 
 func writeMethodError(w http.ResponseWriter, allowed string) {
 	w.Header().Set("Allow", allowed)
-	writeProblem(w, http.StatusMethodNotAllowed, "method not allowed; must be "+strings.ReplaceAll(allowed, ", ", " or "), "")
+	writeProblem(w, http.StatusMethodNotAllowed, "the method is not allowed; must be "+strings.ReplaceAll(allowed, ", ", " or "), "")
 }

@@ -138,7 +138,7 @@ func TestOpenAPIValid(t *testing.T) {
 	}
 	got := slices.Sorted(maps.Keys(d.doc.Paths.Map()))
 	want := []string{
-		"/healthcheck", "/json", "/livez", "/openapi.json", "/readyz", "/v1/check", "/v1/forward-auth", "/v1/forward-auth/{policy}",
+		"/", "/healthcheck", "/json", "/livez", "/openapi.json", "/readyz", "/v1/check", "/v1/forward-auth", "/v1/forward-auth/{policy}",
 		"/v1/peek", "/v1/refund", "/v1/reset",
 	}
 	if !slices.Equal(got, want) {
@@ -180,7 +180,9 @@ func TestOpenAPIRequests(t *testing.T) {
 		{`{"limit":"5/1m","key":"k","cost":"1"}`, false},
 		{`{"limit":"5/1m","key":"k","cost":null}`, false},
 		{`{"limit":5,"key":"k"}`, false},
-		{`{"limit":"5/1m","key":7}`, false},
+		{`{"limit":"5/1m","key":7}`, true},
+		{`{"limit":"5/1m","key":7.5}`, false},
+		{`{"limit":"5/1m","key":true}`, false},
 		{`{"limit":"5/1m","key":"k","more":1}`, false},
 		{`{"limit":"5/1m","key":"` + strings.Repeat("k", 1025) + `"}`, false},
 		{`[]`, false},
@@ -245,6 +247,15 @@ func (d *described) askForChecks() {
 		d.expect("POST", verb, verb, `{"policy":"two"}`, 400)
 		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"policy":"none","key":"k"}]}`, 404)
 		d.expect("PUT", verb, verb, `{}`, 405)
+		d.expect("POST", verb, verb+"?deny_status=429", `{"policy":"two","key":"k","cost":6}`, denied)
+		d.expect("POST", verb, verb+"?deny_status=404", `{"policy":"two","key":"k","cost":6}`, 400)
+		for _, status := range []int{200, 403, 503} {
+			want := status
+			if denied == 200 {
+				want = denied
+			}
+			d.expect("POST", verb, fmt.Sprintf("%s?deny_status=%d", verb, status), `{"policy":"two","key":"k","cost":6}`, want)
+		}
 		d.expectGuarded(verb)
 		d.expect("POST", verb, verb, strings.Repeat(" ", 4<<10+1), 413)
 	}
@@ -276,7 +287,7 @@ func (d *described) askAsAProxy() {
 }
 
 func (d *described) askTheRest() {
-	for _, path := range []string{"/livez", "/readyz", "/openapi.json"} {
+	for _, path := range []string{"/", "/livez", "/readyz", "/openapi.json"} {
 		d.expect("GET", path, path, "", 200)
 		d.expect("PUT", path, path, "", 405)
 	}

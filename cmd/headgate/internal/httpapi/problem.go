@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
@@ -38,7 +39,21 @@ func writeError(w http.ResponseWriter, r *request, err error) {
 	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
 		err, field = check.Err, r.path(check.Index, check.Field)
 	}
-	writeProblem(w, status, engine.Reason(err), field)
+	writeProblem(w, status, sentence(engine.Reason(err)), field)
+}
+
+// sentence returns the text of an error as a whole sentence.
+func sentence(text string) string {
+	if rest, ok := strings.CutPrefix(text, engine.ErrInvalidRequest.Error()+": "); ok {
+		return rest
+	}
+	switch word, _, _ := strings.Cut(text, " "); word {
+	case "invalid", "unknown":
+		return "the request has an " + text
+	case "unsupported:":
+		return "the request is " + text
+	}
+	return text
 }
 
 // timeoutWriteTime is the write timeout of the response to a client whose body was not

@@ -16,9 +16,9 @@ func TestMountedHandlers(t *testing.T) {
 	})
 	s := serve(t, &httpapi.Options{Mounted: map[string]http.Handler{"/v1/other": other, "/v1/other/": other, "/exact": other}}, nil)
 	for path, want := range map[string]string{
-		"/exact": "other /exact", "/exact/": "unknown path; must be one of /v1/check", "/exact/x": "unknown path; must be one of /v1/check", "/v1/exact": "unknown path; must be one of /v1/check",
+		"/exact": "other /exact", "/exact/": "the request has an unknown path; must be one of /v1/check", "/exact/x": "unknown path; must be one of /v1/check", "/v1/exact": "unknown path; must be one of /v1/check",
 		"/v1/other": "other /v1/other", "/v1/other/": "other /v1/other/", "/v1/other/x/y?z": "other /v1/other/x/y",
-		"/v1/others": "unknown path; must be one of /v1/check", "/v1": "/openapi.json, /exact, /v1/other", "/livez": "ok\n",
+		"/v1/others": "the request has an unknown path; must be one of /v1/check", "/v1": "/openapi.json, /exact, /v1/other", "/livez": "ok\n",
 	} {
 		if got := s.do("GET", path, ""); !strings.Contains(got.body, want) {
 			t.Errorf("%s: got %d %q, want %q", path, got.status, got.body, want)
@@ -41,12 +41,12 @@ func TestPathsNotCleaned(t *testing.T) {
 		status       int
 		body         string
 	}{
-		{"POST", "//v1/check", 404, "unknown path; must be one of /v1/check, /v1/peek"},
-		{"POST", "/v1//check", 404, "unknown path; must be one of /v1/check, /v1/peek"},
-		{"POST", "/v1/./check", 404, "unknown path; must be one of /v1/check, /v1/peek"},
-		{"POST", "/v1/x/../check", 404, "unknown path; must be one of /v1/check, /v1/peek"},
-		{"GET", "//livez", 404, "unknown path; must be one of /v1/check, /v1/peek"},
-		{"GET", "/livez%2F", 404, "unknown path; must be one of /v1/check, /v1/peek"},
+		{"POST", "//v1/check", 404, "the request has an unknown path; must be one of /v1/check, /v1/peek"},
+		{"POST", "/v1//check", 404, "the request has an unknown path; must be one of /v1/check, /v1/peek"},
+		{"POST", "/v1/./check", 404, "the request has an unknown path; must be one of /v1/check, /v1/peek"},
+		{"POST", "/v1/x/../check", 404, "the request has an unknown path; must be one of /v1/check, /v1/peek"},
+		{"GET", "//livez", 404, "the request has an unknown path; must be one of /v1/check, /v1/peek"},
+		{"GET", "/livez%2F", 404, "the request has an unknown path; must be one of /v1/check, /v1/peek"},
 		{"GET", "/%6Civez", 200, "ok\n"},
 		{"GET", "/v1%2Fother", 200, "exact /v1/other"},
 		{"GET", "/v1/other//x", 200, "subtree /v1/other//x"},

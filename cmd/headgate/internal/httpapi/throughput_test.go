@@ -56,7 +56,7 @@ func serveForBenchmark() {
 	panic(httpapi.NewServer(httpapi.New(e, nil), nil).Serve(ln))
 }
 
-const bareAnswer = `{"allowed":true,"limit":1000000,"remaining":999999,"retry_after_ms":0,"reset_after_ms":1,"delay_ms":0,"never":false,"policy":"","denied_by":[],"degraded":false}`
+const bareAnswer = `{"allowed":true,"limit":1000000,"remaining":999999,"retry_after_ms":0,"reset_after_ms":1,"delay_ms":0,"never":false,"policy":"","denied_by":[],"degraded":false,"results":[{"policy":"","allowed":true,"limit":"1000000/s","capacity":1000000,"remaining":999999,"retry_after_ms":0,"reset_after_ms":1,"reset_at":"2026-11-23T17:00:00.000Z","denied":false,"denied_by":[]}]}`
 
 // bare reads and writes the same bytes as a check, and does nothing else.
 func bare(w http.ResponseWriter, r *http.Request) {

@@ -90,7 +90,9 @@ func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, err
 		mounted[demoPath] = http.RedirectHandler(demoPath+"/", http.StatusFound)
 		mounted[demoPath+"/"] = page
 	}
-	handler := httpapi.New(p.seen.http, &httpapi.Options{MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Guard: guard})
+	handler := httpapi.New(p.seen.http, &httpapi.Options{
+		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard,
+	})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
 		MaxHeaderBytes: c.MaxHeaderBytes, MaxConnections: c.HTTP.MaxConnections, MaxMemoryBytes: int64(c.HTTP.MaxMemoryBytes), Log: p.log.With("listener", "http"),
