@@ -36,7 +36,7 @@ const (
 // The programs use the interpreters and packages of Debian, and node the packages of
 // examples/node/package-lock.json. The program run.php loads RateLimit.php, api.php and
 // database.php; run_app.py loads fastapi_app.py and flask_app.py; login.js
-// and express.js load fetch.js.
+// and express.js load http.js.
 var (
 	phpPrograms = []clientProgram{
 		{"php", []string{"/usr/bin/php", "phpredis.php"}, checksUp, checksDown, 0},

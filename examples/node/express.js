@@ -1,6 +1,6 @@
 // An Express application with a rate limit middleware.
 import express from 'express';
-import { check } from './fetch.js';
+import { check } from './http.js';
 
 // [snippet middleware]
 export function rateLimit(policy, keyOf = (req) => req.ip) {

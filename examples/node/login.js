@@ -1,5 +1,5 @@
 // A login by address and by account, all or none. It fails closed.
-import { check } from './fetch.js';
+import { check } from './http.js';
 
 for (let i = 1; i <= 3; i++) {
   // [snippet login]

@@ -2,9 +2,8 @@
 // Only failures are charged.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { headgate } from './http.js';
 
-const url = process.env.RATE_LIMIT_HTTP ?? 'http://127.0.0.1:8080';
-const timeout = Number(process.env.RATE_LIMIT_TIMEOUT_MS ?? 200); // ms
 const secret = process.env.LOGIN_SECRET ?? 'set a random secret of 16 bytes';
 
 // [snippet keys]
@@ -36,35 +35,13 @@ function checks(account, address, known) {
     { policy: 'login_account', key: hashed(account) },
   ];
 }
-
-// Sends the checks. Returns the decision, or null if Headgate could not decide.
-async function headgate(verb, items) {
-  // For connecting and reading together. Node 18 may lose an AbortSignal.timeout.
-  const abort = new AbortController();
-  const timer = setTimeout(() => abort.abort(), timeout);
-  try {
-    const response = await fetch(`${url}/v1/${verb}`, {
-      method: 'POST',
-      body: JSON.stringify({ checks: items }),
-      signal: abort.signal,
-    });
-    const body = await response.json();
-    if (response.status === 200 || response.status === 429) return body;
-    console.error('headgate:', body.detail);
-  } catch (err) {
-    console.error('headgate:', err.message);
-  } finally {
-    clearTimeout(timer);
-  }
-  return null;
-}
 // [end checks]
 
 // [snippet login]
 // Returns a text for the user. The password is compared only if the limits allow it.
 async function login(account, address, password, known) {
   const items = checks(account, address, known);
-  const decision = await headgate('check', items);
+  const decision = await headgate('check', { checks: items });
   if (decision === null) return 'not decided: denied'; // fail closed, with status 503
   if (!decision.allowed) { // status 429
     console.error(`login denied by ${decision.denied_by.join(', ')}`); // not for the client
@@ -72,7 +49,7 @@ async function login(account, address, password, known) {
     return `too many attempts, Retry-After: ${retry}`;
   }
   if (!passwordIsRight(account, password)) return 'wrong password'; // the charge stays
-  await headgate('refund', items);
+  await headgate('refund', { checks: items });
   return 'logged in';
 }
 // [end login]
