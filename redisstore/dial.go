@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"maps"
 	"net"
 	"slices"
@@ -36,6 +35,7 @@ type dialer struct {
 	open     map[*trackedConn]struct{}
 	checking map[string]bool // addresses whose connections are being checked: see suspect
 	maxStall time.Duration   // see minMaxStall
+	calls    callCount
 }
 
 // pendingDial is an attempt to connect. It is in progress until done is closed.
@@ -258,56 +258,13 @@ type trackedConn struct {
 	reading  atomic.Int32 // number of Read calls in progress
 	release  func() bool
 
+	// use protects foundClosed, and keeps a Write from starting while Read sets it.
+	use         sync.Mutex
+	foundClosed bool // whether the server closed the connection while it was unused
+
 	// Time of the first write since the last read that returned data, in ns since
 	// processStart; 0 if there is none.
 	asked atomic.Int64
-}
-
-// idleAfter is the time without traffic after which a connection counts as idle. Before
-// a write on an idle connection, the store checks whether the connection is still open,
-// because servers and firewalls close idle connections. A call that has not been sent
-// can safely be sent on another connection.
-const idleAfter = 100 * time.Millisecond
-
-var processStart = time.Now()
-
-// errClosedWhileIdle means that the server had closed the connection before the request
-// was sent.
-var errClosedWhileIdle = errors.New("the server closed the connection while it was idle")
-
-// Write sends p, unless the connection is idle and the server has closed it. If a Read
-// is in progress, Write does not check this: replies to earlier requests may be
-// pending, and Read then returns the error.
-func (c *trackedConn) Write(p []byte) (int, error) {
-	if c.isIdle() && c.reading.Load() == 0 && closedByPeer(c.Conn) {
-		return 0, errClosedWhileIdle
-	}
-	c.touch()
-	defer c.touch()
-	if c.asked.Load() == 0 {
-		c.asked.Store(c.lastUsed.Load())
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *trackedConn) touch() { c.lastUsed.Store(int64(time.Since(processStart))) }
-
-func (c *trackedConn) isIdle() bool {
-	return int64(time.Since(processStart))-c.lastUsed.Load() > int64(idleAfter)
-}
-
-// Read reads from the connection.
-func (c *trackedConn) Read(p []byte) (int, error) {
-	c.reading.Add(1)
-	defer c.reading.Add(-1)
-	n, err := c.Conn.Read(p)
-	if n > 0 {
-		c.touch()
-		c.asked.Store(0)
-		c.answered.Store(true)
-		c.settle()
-	}
-	return n, err
 }
 
 func (c *trackedConn) settle() {

@@ -218,6 +218,8 @@ func (c *lazyClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 		}
 		return
 	}
+	c.dialer.calls.begin()
+	defer c.dialer.calls.end()
 	Rueidis(client).Run(ctx, calls, replies)
 }
 
