@@ -37,7 +37,7 @@ func TestReaderOfClosedConnection(t *testing.T) {
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, tt.want) {
 				t.Errorf("Read: got error %v want %v", err, tt.want)
 			}
-			if _, err := c.Write([]byte("PING")); !errors.Is(err, errClosedWhileIdle) && tt.want == errClosedWhileIdle {
+			if _, err := c.Write([]byte("PING")); errors.Is(tt.want, errClosedWhileIdle) && !errors.Is(err, tt.want) {
 				t.Errorf("Write: got error %v want %v", err, errClosedWhileIdle)
 			}
 		})
