@@ -64,7 +64,7 @@ var kinds = map[Algorithm]kind{
 	SlidingLog:          {refill: RefillWindow, holds: true},
 	SlidingWindow:       {refill: RefillWindow, holds: true},
 	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
-	CalendarWindow:      {refill: RefillWindow, large: true, calendar: true},
+	CalendarWindow:      {refill: RefillWindow, holds: true, large: true, calendar: true},
 }
 
 type kind struct {
@@ -102,8 +102,7 @@ func (a Algorithm) Queues() bool { return a.kind().queues }
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }
 
 // CanHold reports whether units that were charged under a can be corrected later. It is
-// false for the leaky bucket, whose delays have been promised, for the calendar window,
-// and for an unknown name.
+// false for the leaky bucket, whose delays have been promised, and for an unknown name.
 func (a Algorithm) CanHold() bool { return a.kind().holds }
 
 // MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an

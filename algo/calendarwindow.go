@@ -17,6 +17,7 @@ var calendarWindowLua string
 // In its state, A is the begin of the window, and B and C are the count; see countOf. The
 // state of a window of another zone or start has another begin, so it does not count.
 type calendarWindow struct {
+	noDebt
 	limit   int64
 	windows *calendar.Calendar
 }
@@ -122,6 +123,29 @@ func (w *calendarWindow) ResetAt(s State) int64 {
 // Spacing returns a lower bound on the length of floor(n/L) windows; see the fixed
 // window.
 func (w *calendarWindow) Spacing(n int64) int64 { return w.windows.Shortest(n / w.limit) }
+
+// Charge increases the count of the window.
+func (w *calendarWindow) Charge(s State, t, n int64) State {
+	if n == 0 {
+		return s
+	}
+	begin, _, count := w.at(s, t)
+	return countState(begin, min(saturatingAdd(count, n), maxExact))
+}
+
+// ChargedAt returns the begin of the window in which the units were counted.
+func (w *calendarWindow) ChargedAt(s State) int64 { return s.A }
+
+// Correct decreases the count by n if the units were counted in the window of s. If that
+// window has ended, its count does not matter. So Lua needs no edges around t, which may
+// be the deadline of a hold that has expired long ago.
+func (w *calendarWindow) Correct(s State, _, chargedAt, n int64, _ Debt) State {
+	if chargedAt != s.A {
+		return s
+	}
+	count := countOf(s)
+	return countState(s.A, count-min(n, count))
+}
 
 // Params returns L and an upper bound on the length of a window. It is the length of all
 // windows if the limit has a period.

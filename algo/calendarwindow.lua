@@ -55,4 +55,21 @@ function counter.new(terms, t)
   return w
 end
 
+local holds = counter.holds
+
+-- holds returns the functions that correct charges; see account.go.
+function counter.holds()
+  local h = holds()
+  -- correct decreases the count if the units were counted in the window of s. It needs no
+  -- edges around t, which may be a deadline that has passed long ago.
+  function h.correct(_, s, _, charged_at, n)
+    if charged_at ~= s.a then
+      return s
+    end
+    local count = count_of(s)
+    return count_state(s.a, count - min(n, count))
+  end
+  return h
+end
+
 return counter

@@ -25,4 +25,20 @@ function counter.new(terms)
   return {limit = terms[1], period = terms[2], at = at, end_of = ends_at}
 end
 
+local holds = counter.holds
+
+-- holds returns the functions that correct charges; see account.go.
+function counter.holds()
+  local h = holds()
+  -- correct decreases the count if the units were counted in the present window.
+  function h.correct(w, s, t, charged_at, n)
+    local window_end, _, count = at(w, s, t)
+    if count == 0 or charged_at <= window_end - w.period then
+      return s
+    end
+    return count_state(window_end, count - min(n, count))
+  end
+  return h
+end
+
 return counter

@@ -55,8 +55,9 @@ type Account interface {
 	Charge(t, n int64)
 	// Remaining returns the number of units that can be spent at t.
 	Remaining(t int64) int64
-	// ChargedAt returns where the last charge was counted: the end of its window, or the
-	// instant of its entry in a log. It is 0 if a correction does not depend on it.
+	// ChargedAt returns where the last charge was counted: the end or the begin of its
+	// window, or the instant of its entry in a log. It is 0 if a correction does not
+	// depend on it.
 	ChargedAt() int64
 	// Debt returns the debt at t. It is zero for an algorithm that counts in windows.
 	Debt(t int64) Debt

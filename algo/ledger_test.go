@@ -13,7 +13,7 @@ import (
 // TestHoldsEqualModel compares the ledger of holds with the definition: after a commit
 // the state is as if the actual units had been charged at the beginning.
 func TestHoldsEqualModel(t *testing.T) {
-	traces := 5_000 // 1,000,000 steps over five algorithms
+	traces := 5_000 // 1,200,000 steps over six algorithms
 	if raceDetector || testing.Short() {
 		traces = 1_000
 	}

@@ -80,7 +80,8 @@ function counter.reset_at(w, s)
   return w.end_of(w, s)
 end
 
--- holds returns the functions that correct charges; see account.go.
+-- holds returns the functions of holds that these algorithms share; see account.go. Each
+-- of them adds correct.
 function counter.holds()
   local h = no_debt()
   h.by_instant = true
@@ -93,14 +94,6 @@ function counter.holds()
     end
     local a, _, count = w.at(w, s, t)
     return count_state(a, min(count + n, MAX_EXACT))
-  end
-  -- correct decreases the count if the units were counted in the present window.
-  function h.correct(w, s, t, charged_at, n)
-    local a, _, count = w.at(w, s, t)
-    if count == 0 or charged_at <= a - w.period then
-      return s
-    end
-    return count_state(a, count - min(n, count))
   end
   return h
 end

@@ -90,7 +90,7 @@ func (ts *tester) holdTrace(a headgate.Algorithm) int {
 func (ts *tester) holdLimit(a headgate.Algorithm) headgate.Limit {
 	for {
 		l := randomLimit(ts.random, a)
-		if l.Rate <= 1e6 && l.Capacity() <= 1e6 && l.Capacity()/l.Rate*l.Period.Microseconds() < 1e13 {
+		if l.Rate <= 1e6 && l.Capacity() <= 1e6 && l.Capacity()/l.Rate*periodOf(l) < 1e13 {
 			return l
 		}
 	}
@@ -106,7 +106,7 @@ func (p *holdPlayer) step() {
 	case 1:
 		p.at += logUniform(r, 1+p.last.ResetAfter.Microseconds())
 	case 2:
-		p.at += logUniform(r, 2*p.limit.Period.Microseconds())
+		p.at += logUniform(r, 2*periodOf(p.limit))
 	case 3:
 		p.at += p.untilDeadline()
 	}
@@ -233,7 +233,7 @@ func (p *holdPlayer) open(keys int) {
 	if keys > 0 {
 		h.costs = append(h.costs, p.cost())
 	}
-	ttl := time.Duration(1000+logUniform(p.random, 4*p.limit.Period.Microseconds())) * time.Microsecond
+	ttl := time.Duration(1000+logUniform(p.random, 4*periodOf(p.limit))) * time.Microsecond
 	ttl = min(ttl, headgate.MaxHoldTTL)
 	p.tracef("hold %s %v ttl %v", h.id, h.costs, ttl)
 	allowed := true
@@ -290,7 +290,7 @@ func (p *holdPlayer) extend() {
 		return
 	}
 	h := p.pick()
-	ttl := time.Duration(1000+logUniform(p.random, p.limit.Period.Microseconds())) * time.Microsecond
+	ttl := time.Duration(1000+logUniform(p.random, periodOf(p.limit))) * time.Microsecond
 	ttl = min(ttl, headgate.MaxHoldTTL)
 	p.tracef("extend %s %v", h.id, ttl)
 	_, err := h.hold.ExtendAt(background, p.now(), ttl)

@@ -269,6 +269,14 @@ func (w *fixedWindow) correct(mark, n int64) {
 	}
 }
 
+func (w *calendarWindow) mark() int64 { return w.begin }
+
+func (w *calendarWindow) correct(mark, n int64) {
+	if mark == w.begin {
+		w.count -= min(n, w.count)
+	}
+}
+
 func (w *slidingWindow) mark() int64 { return w.window }
 
 func (w *slidingWindow) correct(mark, n int64) {
