@@ -110,9 +110,12 @@ func (w *slidingLog) Undo(log *Log, at, n int64) {
 
 // Charge adds n units to the log, which counts at most 2^30 − 1 units.
 func (w *slidingLog) Charge(log *Log, t, n int64, room bool) {
-	if n > 0 {
-		log.age(t - w.period)
-		log.add(t, min(n, maxCount-log.Counted()), room)
+	if n == 0 {
+		return
+	}
+	log.age(t - w.period)
+	if n = min(n, maxCount-log.Counted()); n > 0 {
+		log.add(t, n, room)
 	}
 }
 

@@ -67,9 +67,14 @@ function sliding_log.take(w, log, t, n, room)
   if not sliding_log.fits(w, log, t, n) then
     return false
   end
+  sliding_log.charge(w, log, t, n, room)
+  return true
+end
+
+-- charge spends n units, whether or not they are available.
+function sliding_log.charge(w, log, t, n, room)
   age(log, t - w.period)
   add(log, t, n, room)
-  return true
 end
 
 -- fits returns whether take would allow the request: counted + n <= L.

@@ -84,14 +84,20 @@ func (h *holdOp) flags() (flags byte) {
 	return flags
 }
 
-// readHold reads the result of a verb of holds. It returns the state after the operation.
+// readHold reads the result of a verb of holds. It returns the state after the operation,
+// if the rule has one.
 func (o *op) readHold(r *reader, t int64) algo.State {
 	status := r.next(1)[0]
 	if o.hold.granted = r.double(0); status > holdDenied {
 		r.invalid = true
 	}
+	o.hold.status = status
+	if o.rule.log != nil {
+		o.readAnswer(r)
+		return algo.State{}
+	}
 	s, _ := r.state()
-	o.hold.status, o.after = status, s
+	o.after = s
 	if status == holdDenied {
 		o.decision = o.rule.withDeniedBy(o.rule.step.Answer(s, t, o.request.N, 0, false))
 	} else {
@@ -103,7 +109,9 @@ func (o *op) readHold(r *reader, t int64) algo.State {
 // readOpened reads the results of opening a hold on several keys.
 func (g *group) readOpened(r *reader) {
 	for _, k := range g.keys {
-		k.readBefore(r)
+		if !k.log {
+			k.readBefore(r)
+		}
 	}
 	g.taken = true
 	for _, k := range g.keys {
@@ -129,9 +137,8 @@ func (h *holdOp) err() error {
 
 // newHoldOp returns the operation for one op of an ApplyHolds call.
 func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, in *headgate.HoldOp) (*op, error) {
-	_, ok := r.step.(algo.Corrector)
-	if holds := verb <= headgate.ExtendHold; !ok || holds && !r.canHold {
-		return nil, errUnsupported("hold", "holds in Redis require token_bucket, token_bucket_interval, fixed_window or sliding_window")
+	if verb <= headgate.ExtendHold && !r.canHold {
+		return nil, errUnsupported("hold", "holds require "+algo.NamesWhere(headgate.Algorithm.CanHold))
 	}
 	cost := in.Cost
 	if verb == headgate.OpenHold {
@@ -287,6 +294,7 @@ func (x *holdTransaction) cancel(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer stop()
 	var undos []*group
+	var undone [][2]*op // operations on logs, and their undos
 	for _, g := range x.groups {
 		if !g.taken {
 			continue
@@ -297,10 +305,19 @@ func (x *holdTransaction) cancel(ctx context.Context) {
 				undo := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, undone: true}}
 				undo.request = algo.Request{Verb: verbCommit, T: o.request.T}
 				back.add(undo)
+				if k.log {
+					undone = append(undone, [2]*op{o, undo})
+					continue
+				}
 				o.decision = o.rule.step.Answer(k.before, g.decidedAt, 0, 0, true)
 			}
 		}
 		undos = append(undos, back)
 	}
 	x.store.send(ctx, undos)
+	for _, pair := range undone {
+		if pair[1].err == nil {
+			pair[0].decision = pair[1].decision
+		}
+	}
 }

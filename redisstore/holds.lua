@@ -1,8 +1,9 @@
 -- Keys with open holds. The value of such a key is its state with the format HELD, then
+-- the list of holds. A sliding log contains the list as log.lua describes. The list is
 -- HEAD (flags, and an instant that is not after the earliest deadline), then a RECORD for
 -- each hold, in the order in which the holds began. The field m of a record is the least
--- debt of its segment or, for an algorithm that counts in windows, the end of the window
--- of the charge.
+-- debt of its segment or, for an algorithm that counts in windows or a log, where the
+-- units were charged.
 --
 -- A hold that has ended before its deadline is kept until then as a key of its own, with
 -- the units of the hold, so that a repeated request has no effect. The run has the number
@@ -25,10 +26,13 @@ local function entry_of(k)
     return e
   end
   e = {list = {}, flags = 0, next = EXACT}
-  local v = held[k]
+  local v, at = held[k], VALUE_BYTES + 1
+  if k > plain then
+    logs[k].held = logs[k].held or ''
+    v, at = logs[k].held, 1
+  end
   if v ~= '' then
-    local at
-    e.flags, e.next, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
+    e.flags, e.next, at = unpack_from(HEAD, v, at)
     while at <= #v do
       local id, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
       e.list[#e.list + 1] = {id = id, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
@@ -39,11 +43,43 @@ local function entry_of(k)
   return e
 end
 
+-- log_account is ledger.account for a sliding log.
+local function log_account(log, rule)
+  local a = {log = log, rule = rule, d = 1}
+  function a.adopt()
+    return false
+  end
+  function a.take(_, n)
+    local ok = log_store.fits(log, rule, n)
+    if ok then
+      log_store.take(log, rule, n)
+    end
+    return ok
+  end
+  function a.charge(_, n)
+    log_store.take(log, rule, n)
+  end
+  function a.remaining()
+    return log_store.answer(log, rule, 0, true).remaining
+  end
+  function a.charged_at()
+    return log_store.charged_at(log)
+  end
+  function a.debt()
+    return 0, 0
+  end
+  a.debt_of = a.debt
+  function a.correct(at, charged_at, n)
+    log_store.correct(log, rule, at, charged_at, n)
+  end
+  return a
+end
+
 -- begin returns the holds and the account of key k with the state s, after the holds that
 -- have expired were ended.
 local function begin(k, rule, s)
   local e = entry_of(k)
-  local a = ledger.account(rule.x, rule.w, s)
+  local a = k > plain and log_account(logs[k], rule) or ledger.account(rule.x, rule.w, s)
   if e.next <= t and ledger.expire(e.list, a, t, has(e.flags, RELEASE)) then
     e.changed = true
   end
@@ -51,8 +87,16 @@ local function begin(k, rule, s)
   return e, a
 end
 
-local function reply_with(status, granted, s)
-  answers[#answers + 1] = pack('<Bd', status, granted) .. pack(VALUE, FORMAT, s.a, s.b, s.c, 0)
+-- reply_with appends the result of a request for n units to the reply: the state after
+-- it, or the decision about a log.
+local function reply_with(a, status, granted, n)
+  answers[#answers + 1] = pack('<Bd', status, granted)
+  if a.log then
+    local denied = status == DENIED
+    answer(a.log, log_store.answer(a.log, a.rule, denied and n or 0, not denied))
+  else
+    answers[#answers + 1] = pack(VALUE, FORMAT, a.s.a, a.s.b, a.s.c, 0)
+  end
 end
 
 -- check_open returns the status of a request to open a hold, or nil if it may be opened.
@@ -87,7 +131,7 @@ local function run_open(e, a, n, pos)
       a.s, status = s, DENIED
     end
   end
-  reply_with(status or OK, 0, a.s)
+  reply_with(a, status or OK, 0, n)
   return after
 end
 
@@ -111,7 +155,7 @@ local function run_commit(e, a, n, pos)
   else
     status = UNKNOWN
   end
-  reply_with(status, 0, a.s)
+  reply_with(a, status, 0, n)
   return after
 end
 
@@ -122,7 +166,7 @@ local function run_extend(e, a, pos)
     e.list[i].deadline = t + ttl
     e.next, e.changed = min(e.next, t + ttl), true
   end
-  reply_with(i and OK or UNKNOWN, 0, a.s)
+  reply_with(a, i and OK or UNKNOWN, 0, 0)
   return after
 end
 
@@ -132,12 +176,26 @@ local function run_adjust(e, a, verb, n)
     n = min(n, a.remaining(t))
   end
   ledger.change(e.list, a, t, verb == DEBIT and a.charge or a.take, n)
-  reply_with(OK, n, a.s)
+  reply_with(a, OK, n, n)
+end
+
+-- skip_log returns the position after a run on a log that another program wrote. The verb
+-- is one of holds.
+local function skip_log(verb, pos)
+  answers[#answers + 1] = pack('<Bd', OK, 0) .. ('\255'):rep(ANSWER_BYTES)
+  if verb <= EXTEND then
+    local args = {unpack_from(verb == OPEN and OPEN_ARGS or verb == COMMIT and COMMIT_ARGS or EXTEND_ARGS, runs, pos)}
+    pos = args[#args]
+  end
+  return pos
 end
 
 -- run executes one run on key k, which has open holds or whose verb is one of holds. It
--- returns the new state and the position of the next run.
+-- returns the new state, if the key has one, and the position of the next run.
 function holds.run(k, rule, s, verb, count, n, pos)
+  if k > plain and not logs[k] then
+    return nil, skip_log(verb, pos)
+  end
   local e, a = begin(k, rule, s)
   e.write = e.write or verb ~= PEEK
   if verb == OPEN then
@@ -150,6 +208,9 @@ function holds.run(k, rule, s, verb, count, n, pos)
     run_adjust(e, a, verb, n)
   elseif verb == RESET then
     a.s, e.list, e.changed = UNUSED, {}, true
+    pos = a.log and run_log(k, rule, verb, count, n, pos) or pos
+  elseif a.log then
+    pos = run_log(k, rule, verb, count, n, pos)
   else
     local next
     next, pos = run(rule, a.s, verb, count, n, pos)
@@ -184,12 +245,17 @@ function holds.open_all()
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
     c = {k = k, rule = rules[r], n = n}
     c.id, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
+    local log, fits = k > plain and log_of(k), nil
     c.e, c.a = begin(k, c.rule, states[k])
     c.e.write = true
     last_rule[k], states[k] = c.rule, c.a.s
     c.status = check_open(c.e, c.id, n, c.max_open, c.record)
     if not c.status then
-      local _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+      if log then
+        fits = log_store.fits(log, c.rule, n)
+      else
+        _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+      end
       c.status = not fits and DENIED or nil
     end
     found = found or c.status == REPLAYED
@@ -203,8 +269,39 @@ function holds.open_all()
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
-    reply_with(c.status or OK, 0, c.a.s)
+    reply_with(c.a, c.status or OK, 0, c.n)
   end
+end
+
+-- encode returns the list of holds as it is stored, and the last deadline.
+local function encode(e, by_instant)
+  local last, parts = 0, {''}
+  e.next = EXACT
+  for i = 1, #e.list do
+    local hold = e.list[i]
+    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
+    local m = by_instant and hold.charged_at or hold.least
+    parts[i + 1] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
+  end
+  parts[1] = pack(HEAD, e.flags, e.next)
+  return concat(parts), last
+end
+
+-- encode_log stores the holds of log k in the log. It returns whether the log may be
+-- saved; see save.
+function holds.encode_log(k)
+  local e, log = entries[k], logs[k]
+  if not e then
+    return true
+  elseif not e.write then
+    return false
+  end
+  log.held = nil
+  if #e.list > 0 then
+    log.held, log.last_deadline = encode(e, true)
+  end
+  log.changed = log.changed or e.changed
+  return true
 end
 
 -- base returns the state of key k at the beginning of the script, after the holds that
@@ -223,19 +320,10 @@ function holds.save(k, rule, s)
   elseif #e.list == 0 then
     return false
   end
-  local last, parts = 0, {pack(VALUE, HELD, s.a, s.b, s.c, 0), ''}
-  e.next = EXACT
-  local by_instant = rule.x.holds().by_instant
-  for i = 1, #e.list do
-    local hold = e.list[i]
-    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
-    local m = by_instant and hold.charged_at or hold.least
-    parts[i + 2] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
-  end
-  parts[2] = pack(HEAD, e.flags, e.next)
+  local list, last = encode(e, rule.x.holds().by_instant)
   local needed = max(ttl_end(rule.x.reset_at(rule.w, s)), ttl_end(last))
   if e.changed or s ~= e.base then
-    redis.call('SET', key, concat(parts), SET_TTL, max(needed, current_ttl(key)))
+    redis.call('SET', key, pack(VALUE, HELD, s.a, s.b, s.c, 0) .. list, SET_TTL, max(needed, current_ttl(key)))
   else
     extend_ttl(key, needed)
   end

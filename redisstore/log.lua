@@ -8,11 +8,15 @@
 -- entries, oldest first. A log with more than CHUNK entries is a hash; see
 -- logchunks.lua. The table log has the newest entries, at least one, in the field tail.
 --
+-- A log of a key with open holds has another format. The list of holds, as in holds.lua,
+-- precedes the entries, or is the field o of the hash. Such a log may have no entries.
+--
 -- Operations change only the table log. log_store.save writes it at the end of the
 -- script. If a key were deleted earlier, a cluster node that is moving the slot of the
 -- key would refuse to access the key again.
 local log_store = {}
 local SMALL, SMALL_BYTES, LOG_FORMAT = '<BI4', 5, 3
+local HELD_SMALL, HELD_SMALL_BYTES, HELD_LOG = '<BI4I4', 9, 5
 local ENTRY, ENTRY_BYTES, WRAP = '<dI4', 12, 4294967296
 local CHUNK = 127 -- maximum entries of a small log, and entries of a chunk
 local MAX_SMALL, MAX_ENTRIES = 1024, 1048576 -- maximum entries of a string, and of a hash
@@ -212,14 +216,16 @@ local function room(log)
   return #log.tail < MAX_SMALL * ENTRY_BYTES
 end
 
--- take takes n units, which the limit allows.
+-- take takes n units, whether or not the limit allows them.
 function log_store.take(log, rule, n)
-  if n == 0 then
+  local cut = t - rule.w.period
+  n = min(n, MAX_COUNT - log.total + aged_units(log, cut))
+  if n <= 0 then
     return
   end
-  local list = summary(log, t - rule.w.period)
+  local list = summary(log, cut)
   local last = list[#list]
-  rule.x.take(rule.w, list, t, n, room(log))
+  rule.x.charge(rule.w, list, t, n, room(log))
   drop(log)
   add(log, list[#list].at, n, list[#list] == last)
 end
@@ -282,6 +288,22 @@ function log_store.undo(log, rule, mark, n)
   log.total = left
 end
 
+-- correct removes up to n units that the log recorded at the instant mark, unless they
+-- have aged out at the instant at.
+function log_store.correct(log, rule, at, mark, n)
+  if log.total > 0 and mark > at - rule.w.period then
+    local _, _, _, found, units = search(log, mark - 1, 0)
+    if found == mark then
+      log_store.undo(log, rule, mark, min(n, units))
+    end
+  end
+end
+
+-- charged_at returns the instant of the newest entry, or 0 if there is none.
+function log_store.charged_at(log)
+  return log.total > 0 and newest(log) or 0
+end
+
 -- read_head returns the head of a log that is a hash, or nil if the key does not exist.
 -- The second result is whether the value was written by another program.
 local function read_head(key)
@@ -297,15 +319,23 @@ end
 
 -- read_small decodes a string. It returns false if another program wrote the string.
 local function read_small(log, value)
-  local bytes = #value - SMALL_BYTES
-  if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or value:byte(1) ~= LOG_FORMAT then
+  local format, head = value:byte(1), SMALL_BYTES
+  local _, total, size
+  if format == HELD_LOG and #value > HELD_SMALL_BYTES then
+    _, _, size = unpack_from(HELD_SMALL, value)
+    head = HELD_SMALL_BYTES + size
+    log.held = value:sub(HELD_SMALL_BYTES + 1, head)
+  end
+  local bytes = #value - head
+  if bytes < (log.held and 0 or ENTRY_BYTES) or bytes % ENTRY_BYTES > 0 or (format ~= LOG_FORMAT and not log.held) then
     return false
   end
-  local _, total
   _, log.base = unpack_from(SMALL, value)
-  log.tail = value:sub(SMALL_BYTES + 1)
-  _, total = newest(log)
-  log.total, log.stored = (total - log.base) % WRAP, 'string'
+  log.tail, log.stored = value:sub(head + 1), 'string'
+  if bytes > 0 then
+    _, total = newest(log)
+    log.total = (total - log.base) % WRAP
+  end
   return true
 end
 
@@ -331,17 +361,18 @@ function log_store.open(key, value)
 end
 
 -- save writes a log that has changed. It deletes a log that is unused. A log that did
--- not change, because the units were denied, only gets a longer TTL.
+-- not change, because the units were denied, only gets a longer TTL. The log is kept
+-- until the last deadline of a hold.
 function log_store.save(log, rule)
-  if log.total > 0 and not log.changed then
-    extend_ttl(log.key, ttl_end(rule.x.reset_at(rule.w, {{at = newest(log)}})))
+  local used, reset_at = log.total > 0 or log.held, log.last_deadline or 0
+  if log.total > 0 then
+    reset_at = max(reset_at, rule.x.reset_at(rule.w, {{at = newest(log)}}))
+  end
+  if used and not log.changed then
+    extend_ttl(log.key, ttl_end(reset_at))
     return
   end
-  local reset_at = 0
-  if log.total > 0 then
-    reset_at = rule.x.reset_at(rule.w, {{at = newest(log)}})
-  end
-  if log.total == 0 or (server_clock and reset_at <= t and not keep_ttl) then
+  if not used or (server_clock and reset_at <= t and not keep_ttl) then
     if log.stored then
       redis.call(log.stored == 'hash' and 'UNLINK' or 'DEL', log.key)
     end
@@ -351,6 +382,8 @@ function log_store.save(log, rule)
   if log.chunks then
     chunked().save(log)
     redis.call(EXPIRE, log.key, ttl)
+  elseif log.held then
+    redis.call('SET', log.key, pack(HELD_SMALL, HELD_LOG, log.base, #log.held) .. log.held .. log.tail, SET_TTL, ttl)
   else
     redis.call('SET', log.key, pack(SMALL, LOG_FORMAT, log.base) .. log.tail, SET_TTL, ttl)
   end

@@ -4,6 +4,7 @@
 -- instant of its last entry, and the running total of units. The fields are:
 --
 --   h        the head, and the newest entries, at least one
+--   o        the open holds, if there are any
 --   0, 1, …  the chunks
 --   g        the index of the chunks in the last group
 --   g0, g1…  the indexes of the chunks in the groups before
@@ -80,8 +81,13 @@ function chunked()
 
   function store.open(log, head)
     local bytes = #head - HEAD_BYTES
-    if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or head:byte(1) ~= LOG_FORMAT then
+    local format = head:byte(1)
+    if bytes < (format == HELD_LOG and 0 or ENTRY_BYTES) or bytes % ENTRY_BYTES > 0 or (format ~= LOG_FORMAT and format ~= HELD_LOG) then
       return false
+    end
+    if format == HELD_LOG then
+      log.held = redis.call('HGET', log.key, 'o') or nil
+      log.has_field = true
     end
     local x, _ = {nodes = {}, written = {}}
     _, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total = unpack_from(HEAD, head)
@@ -279,8 +285,14 @@ function chunked()
       fields[#fields + 1] = field
       fields[#fields + 1] = pack('<I4', n.base) .. n.entries
     end
+    if log.held then
+      fields[#fields + 1] = 'o'
+      fields[#fields + 1] = log.held
+    elseif log.has_field then
+      unused[#unused + 1] = 'o'
+    end
     fields[#fields + 1] = 'h'
-    fields[#fields + 1] = pack(HEAD, LOG_FORMAT, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total) .. log.tail
+    fields[#fields + 1] = pack(HEAD, log.held and HELD_LOG or LOG_FORMAT, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total) .. log.tail
     if log.stored == 'string' then
       redis.call('DEL', log.key)
     end

@@ -15,6 +15,7 @@ const valueBytes = 25 // number of bytes of a state in Redis
 type reader struct {
 	text    string
 	invalid bool // the reply is shorter than expected, or contains an impossible number
+	held    bool // whether the last decision is about a log with open holds
 }
 
 func (r *reader) next(n int) string {
@@ -61,9 +62,10 @@ func (r *reader) answer(rule *rule) (d headgate.Decision, ok bool) {
 		r.next(3 * 8)
 		return d, false
 	}
-	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1] == 1, Limit: rule.limit, Remaining: r.double(0)}
+	r.held = flags[1]&2 != 0
+	d = headgate.Decision{Allowed: flags[0] == 1, Never: flags[1]&1 != 0, Limit: rule.limit, Remaining: r.double(0)}
 	d.RetryAfter, d.ResetAfter = micros.Duration(r.double(0)), micros.Duration(r.double(0))
-	r.invalid = r.invalid || flags[1] > 1 || d.Remaining > d.Limit
+	r.invalid = r.invalid || flags[1] > 3 || d.Remaining > d.Limit
 	return rule.withDeniedBy(d), true
 }
 
@@ -173,9 +175,12 @@ func (o *op) step(s algo.State, t int64) algo.State {
 func (k *keyOps) readLog(r *reader) {
 	for ops := k.ops; len(ops) > 0; {
 		n := runLength(ops)
-		if ops[0].request.Verb == algo.Take {
+		switch {
+		case ops[0].request.Verb == algo.Take:
 			readTakes(ops[:n], r)
-		} else {
+		case ops[0].hold != nil:
+			ops[0].readHold(r, 0)
+		default:
 			ops[0].readAnswer(r)
 		}
 		ops = ops[n:]
@@ -188,6 +193,7 @@ func (o *op) readAnswer(r *reader) {
 	if o.decision, ok = r.answer(o.rule); !ok {
 		o.err = errForeign()
 	}
+	o.held = r.held
 }
 
 func readTakes(run []*op, r *reader) {
@@ -206,7 +212,7 @@ func readTakes(run []*op, r *reader) {
 		denied, _ = r.answer(run[0].rule)
 	}
 	for i, o := range run {
-		o.decision = denied
+		o.decision, o.held = denied, r.held
 		if i < fit {
 			o.decision = allowed
 			o.decision.Remaining += int64(fit-1-i) * o.request.N // add the units that later takes spent

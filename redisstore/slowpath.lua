@@ -34,15 +34,6 @@ local function run(rule, s, verb, count, n, pos)
   return s, pos
 end
 
--- holds returns the functions for keys with open holds. They are created when they are
--- first needed.
-local holds_made
---HOLDS
-local function holds()
-  holds_made = holds_made or make_holds()
-  return holds_made
-end
-
 -- log_of returns the log of key k, or false if the value was written by another program.
 -- MGET returns nothing for a log that is a hash; see log_store.open.
 local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
@@ -55,8 +46,11 @@ end
 
 local ANSWER, ANSWER_BYTES = '<BBddd', 26
 
-local function answer(d)
-  answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
+-- answer appends a decision about a log to the reply. The second byte has a bit for a log
+-- with open holds.
+local function answer(log, d)
+  local flags = (d.never and 1 or 0) + (log.held and 2 or 0)
+  answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, flags, d.remaining, d.retry_after, d.reset_after)
 end
 
 -- run_log_takes takes n units count times. The takes that are allowed are executed as
@@ -74,10 +68,10 @@ local function run_log_takes(log, rule, count, n)
   end
   answers[#answers + 1] = pack('<d', fit)
   if fit > 0 then
-    answer(log_store.answer(log, rule, n, true))
+    answer(log, log_store.answer(log, rule, n, true))
   end
   if fit < count then
-    answer(log_store.answer(log, rule, n, false))
+    answer(log, log_store.answer(log, rule, n, false))
   end
 end
 
@@ -104,21 +98,33 @@ local function run_log(k, rule, verb, count, n, pos)
   if verb ~= PEEK then
     n = 0
   end
-  answer(log_store.answer(log, rule, n, log_store.fits(log, rule, n)))
+  answer(log, log_store.answer(log, rule, n, log_store.fits(log, rule, n)))
   return pos
+end
+
+-- holds returns the functions for keys with open holds. They are created when they are
+-- first needed.
+local holds_made
+--HOLDS
+local function holds()
+  holds_made = holds_made or make_holds()
+  return holds_made
 end
 
 -- run_each executes the runs one after another, each independently.
 local function run_each()
   while pos <= size do
-    local k, r, verb, count, n
+    local k, r, verb, count, n, _
     k, r, verb, count, n, pos = unpack_from(RUN, runs, pos)
     local rule = rules[r]
     if k <= plain or verb ~= PEEK then
       last_rule[k] = rule
     end
-    if k > plain then
+    local log = k > plain and log_of(k)
+    if k > plain and verb < OPEN and not (log and log.held) then
       pos = run_log(k, rule, verb, count, n, pos)
+    elseif k > plain then
+      _, pos = holds().run(k, rule, nil, verb, count, n, pos)
     elseif held[k] or verb >= OPEN then
       held[k] = held[k] or ''
       states[k], pos = holds().run(k, rule, states[k], verb, count, n, pos)
@@ -146,6 +152,9 @@ local function read_debits()
     end
     if k > plain then
       local log = log_of(k)
+      if log.held then
+        holds().load(k, c.rule)
+      end
       c.fits = log_store.fits(log, c.rule, c.asked)
     else
       _, c.fits = c.rule.x.take(c.rule.w, states[k], t, c.asked)
@@ -181,7 +190,7 @@ local function run_all()
   for i = 1, #list do
     local c = list[i]
     if c.k > plain then
-      answer(log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
+      answer(log_of(c.k), log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
     end
   end
 end
@@ -198,7 +207,8 @@ else
 end
 holds_of = holds_made
 for k = plain + 1, #KEYS do
-  if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
+  local used = logs[k] and last_rule[k] and mode ~= PEEK_ALL -- a peek may use another limit
+  if used and (not holds_made or holds_made.encode_log(k)) then
     log_store.save(logs[k], last_rule[k])
   end
 end

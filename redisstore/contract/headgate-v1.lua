@@ -632,7 +632,8 @@ function counter.reset_at(w, s)
   return w.end_of(w, s)
 end
 
--- holds returns the functions that correct charges; see account.go.
+-- holds returns the functions of holds that these algorithms share; see account.go. Each
+-- of them adds correct.
 function counter.holds()
   local h = no_debt()
   h.by_instant = true
@@ -645,14 +646,6 @@ function counter.holds()
     end
     local a, _, count = w.at(w, s, t)
     return count_state(a, min(count + n, MAX_EXACT))
-  end
-  -- correct decreases the count if the units were counted in the present window.
-  function h.correct(w, s, t, charged_at, n)
-    local a, _, count = w.at(w, s, t)
-    if count == 0 or charged_at <= a - w.period then
-      return s
-    end
-    return count_state(a, count - min(n, count))
   end
   return h
 end
@@ -681,6 +674,22 @@ end
 
 function counter.new(terms)
   return {limit = terms[1], period = terms[2], at = at, end_of = ends_at}
+end
+
+local holds = counter.holds
+
+-- holds returns the functions that correct charges; see account.go.
+function counter.holds()
+  local h = holds()
+  -- correct decreases the count if the units were counted in the present window.
+  function h.correct(w, s, t, charged_at, n)
+    local window_end, _, count = at(w, s, t)
+    if count == 0 or charged_at <= window_end - w.period then
+      return s
+    end
+    return count_state(window_end, count - min(n, count))
+  end
+  return h
 end
 
 return counter
@@ -759,9 +768,14 @@ function sliding_log.take(w, log, t, n, room)
   if not sliding_log.fits(w, log, t, n) then
     return false
   end
+  sliding_log.charge(w, log, t, n, room)
+  return true
+end
+
+-- charge spends n units, whether or not they are available.
+function sliding_log.charge(w, log, t, n, room)
   age(log, t - w.period)
   add(log, t, n, room)
-  return true
 end
 
 -- fits returns whether take would allow the request: counted + n <= L.
@@ -1366,7 +1380,8 @@ function counter.reset_at(w, s)
   return w.end_of(w, s)
 end
 
--- holds returns the functions that correct charges; see account.go.
+-- holds returns the functions of holds that these algorithms share; see account.go. Each
+-- of them adds correct.
 function counter.holds()
   local h = no_debt()
   h.by_instant = true
@@ -1379,14 +1394,6 @@ function counter.holds()
     end
     local a, _, count = w.at(w, s, t)
     return count_state(a, min(count + n, MAX_EXACT))
-  end
-  -- correct decreases the count if the units were counted in the present window.
-  function h.correct(w, s, t, charged_at, n)
-    local a, _, count = w.at(w, s, t)
-    if count == 0 or charged_at <= a - w.period then
-      return s
-    end
-    return count_state(a, count - min(n, count))
   end
   return h
 end
@@ -1445,6 +1452,23 @@ function counter.new(terms, t)
     error(('HEADGATE_WINDOW %.0f'):format(t), 0)
   end
   return w
+end
+
+local holds = counter.holds
+
+-- holds returns the functions that correct charges; see account.go.
+function counter.holds()
+  local h = holds()
+  -- correct decreases the count if the units were counted in the window of s. It needs no
+  -- edges around t, which may be a deadline that has passed long ago.
+  function h.correct(_, s, _, charged_at, n)
+    if charged_at ~= s.a then
+      return s
+    end
+    local count = count_of(s)
+    return count_state(s.a, count - min(n, count))
+  end
+  return h
 end
 
 return counter
@@ -1636,11 +1660,15 @@ if pos <= size then
 -- entries, oldest first. A log with more than CHUNK entries is a hash; see
 -- logchunks.lua. The table log has the newest entries, at least one, in the field tail.
 --
+-- A log of a key with open holds has another format. The list of holds, as in holds.lua,
+-- precedes the entries, or is the field o of the hash. Such a log may have no entries.
+--
 -- Operations change only the table log. log_store.save writes it at the end of the
 -- script. If a key were deleted earlier, a cluster node that is moving the slot of the
 -- key would refuse to access the key again.
 local log_store = {}
 local SMALL, SMALL_BYTES, LOG_FORMAT = '<BI4', 5, 3
+local HELD_SMALL, HELD_SMALL_BYTES, HELD_LOG = '<BI4I4', 9, 5
 local ENTRY, ENTRY_BYTES, WRAP = '<dI4', 12, 4294967296
 local CHUNK = 127 -- maximum entries of a small log, and entries of a chunk
 local MAX_SMALL, MAX_ENTRIES = 1024, 1048576 -- maximum entries of a string, and of a hash
@@ -1840,14 +1868,16 @@ local function room(log)
   return #log.tail < MAX_SMALL * ENTRY_BYTES
 end
 
--- take takes n units, which the limit allows.
+-- take takes n units, whether or not the limit allows them.
 function log_store.take(log, rule, n)
-  if n == 0 then
+  local cut = t - rule.w.period
+  n = min(n, MAX_COUNT - log.total + aged_units(log, cut))
+  if n <= 0 then
     return
   end
-  local list = summary(log, t - rule.w.period)
+  local list = summary(log, cut)
   local last = list[#list]
-  rule.x.take(rule.w, list, t, n, room(log))
+  rule.x.charge(rule.w, list, t, n, room(log))
   drop(log)
   add(log, list[#list].at, n, list[#list] == last)
 end
@@ -1910,6 +1940,22 @@ function log_store.undo(log, rule, mark, n)
   log.total = left
 end
 
+-- correct removes up to n units that the log recorded at the instant mark, unless they
+-- have aged out at the instant at.
+function log_store.correct(log, rule, at, mark, n)
+  if log.total > 0 and mark > at - rule.w.period then
+    local _, _, _, found, units = search(log, mark - 1, 0)
+    if found == mark then
+      log_store.undo(log, rule, mark, min(n, units))
+    end
+  end
+end
+
+-- charged_at returns the instant of the newest entry, or 0 if there is none.
+function log_store.charged_at(log)
+  return log.total > 0 and newest(log) or 0
+end
+
 -- read_head returns the head of a log that is a hash, or nil if the key does not exist.
 -- The second result is whether the value was written by another program.
 local function read_head(key)
@@ -1925,15 +1971,23 @@ end
 
 -- read_small decodes a string. It returns false if another program wrote the string.
 local function read_small(log, value)
-  local bytes = #value - SMALL_BYTES
-  if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or value:byte(1) ~= LOG_FORMAT then
+  local format, head = value:byte(1), SMALL_BYTES
+  local _, total, size
+  if format == HELD_LOG and #value > HELD_SMALL_BYTES then
+    _, _, size = unpack_from(HELD_SMALL, value)
+    head = HELD_SMALL_BYTES + size
+    log.held = value:sub(HELD_SMALL_BYTES + 1, head)
+  end
+  local bytes = #value - head
+  if bytes < (log.held and 0 or ENTRY_BYTES) or bytes % ENTRY_BYTES > 0 or (format ~= LOG_FORMAT and not log.held) then
     return false
   end
-  local _, total
   _, log.base = unpack_from(SMALL, value)
-  log.tail = value:sub(SMALL_BYTES + 1)
-  _, total = newest(log)
-  log.total, log.stored = (total - log.base) % WRAP, 'string'
+  log.tail, log.stored = value:sub(head + 1), 'string'
+  if bytes > 0 then
+    _, total = newest(log)
+    log.total = (total - log.base) % WRAP
+  end
   return true
 end
 
@@ -1959,17 +2013,18 @@ function log_store.open(key, value)
 end
 
 -- save writes a log that has changed. It deletes a log that is unused. A log that did
--- not change, because the units were denied, only gets a longer TTL.
+-- not change, because the units were denied, only gets a longer TTL. The log is kept
+-- until the last deadline of a hold.
 function log_store.save(log, rule)
-  if log.total > 0 and not log.changed then
-    extend_ttl(log.key, ttl_end(rule.x.reset_at(rule.w, {{at = newest(log)}})))
+  local used, reset_at = log.total > 0 or log.held, log.last_deadline or 0
+  if log.total > 0 then
+    reset_at = max(reset_at, rule.x.reset_at(rule.w, {{at = newest(log)}}))
+  end
+  if used and not log.changed then
+    extend_ttl(log.key, ttl_end(reset_at))
     return
   end
-  local reset_at = 0
-  if log.total > 0 then
-    reset_at = rule.x.reset_at(rule.w, {{at = newest(log)}})
-  end
-  if log.total == 0 or (server_clock and reset_at <= t and not keep_ttl) then
+  if not used or (server_clock and reset_at <= t and not keep_ttl) then
     if log.stored then
       redis.call(log.stored == 'hash' and 'UNLINK' or 'DEL', log.key)
     end
@@ -1979,6 +2034,8 @@ function log_store.save(log, rule)
   if log.chunks then
     chunked().save(log)
     redis.call(EXPIRE, log.key, ttl)
+  elseif log.held then
+    redis.call('SET', log.key, pack(HELD_SMALL, HELD_LOG, log.base, #log.held) .. log.held .. log.tail, SET_TTL, ttl)
   else
     redis.call('SET', log.key, pack(SMALL, LOG_FORMAT, log.base) .. log.tail, SET_TTL, ttl)
   end
@@ -1989,6 +2046,7 @@ end
 -- instant of its last entry, and the running total of units. The fields are:
 --
 --   h        the head, and the newest entries, at least one
+--   o        the open holds, if there are any
 --   0, 1, …  the chunks
 --   g        the index of the chunks in the last group
 --   g0, g1…  the indexes of the chunks in the groups before
@@ -2065,8 +2123,13 @@ function chunked()
 
   function store.open(log, head)
     local bytes = #head - HEAD_BYTES
-    if bytes < ENTRY_BYTES or bytes % ENTRY_BYTES > 0 or head:byte(1) ~= LOG_FORMAT then
+    local format = head:byte(1)
+    if bytes < (format == HELD_LOG and 0 or ENTRY_BYTES) or bytes % ENTRY_BYTES > 0 or (format ~= LOG_FORMAT and format ~= HELD_LOG) then
       return false
+    end
+    if format == HELD_LOG then
+      log.held = redis.call('HGET', log.key, 'o') or nil
+      log.has_field = true
     end
     local x, _ = {nodes = {}, written = {}}
     _, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total = unpack_from(HEAD, head)
@@ -2264,8 +2327,14 @@ function chunked()
       fields[#fields + 1] = field
       fields[#fields + 1] = pack('<I4', n.base) .. n.entries
     end
+    if log.held then
+      fields[#fields + 1] = 'o'
+      fields[#fields + 1] = log.held
+    elseif log.has_field then
+      unused[#unused + 1] = 'o'
+    end
     fields[#fields + 1] = 'h'
-    fields[#fields + 1] = pack(HEAD, LOG_FORMAT, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total) .. log.tail
+    fields[#fields + 1] = pack(HEAD, log.held and HELD_LOG or LOG_FORMAT, x.low, x.first, x.last, x.high, x.top, x.oldest, x.skip, x.chunk_base, x.group_base, x.root_base, x.front, log.base, log.total) .. log.tail
     if log.stored == 'string' then
       redis.call('DEL', log.key)
     end
@@ -2311,6 +2380,74 @@ local function run(rule, s, verb, count, n, pos)
     return x.undo(w, s, was, after_it, t0, t, n), pos
   end
   return s, pos
+end
+
+-- log_of returns the log of key k, or false if the value was written by another program.
+-- MGET returns nothing for a log that is a hash; see log_store.open.
+local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
+local function log_of(k)
+  if logs[k] == nil then
+    logs[k] = log_store.open(KEYS[k], values[k - plain]) or false
+  end
+  return logs[k]
+end
+
+local ANSWER, ANSWER_BYTES = '<BBddd', 26
+
+-- answer appends a decision about a log to the reply. The second byte has a bit for a log
+-- with open holds.
+local function answer(log, d)
+  local flags = (d.never and 1 or 0) + (log.held and 2 or 0)
+  answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, flags, d.remaining, d.retry_after, d.reset_after)
+end
+
+-- run_log_takes takes n units count times. The takes that are allowed are executed as
+-- one take of the sum. It appends the number of allowed takes, the decision about the
+-- last allowed take (if any), and the decision about the first denied take (if any) to
+-- the reply.
+local function run_log_takes(log, rule, count, n)
+  local free = log_store.answer(log, rule, 0, true).remaining
+  local fit = count
+  if n > 0 then
+    fit = min(count, floor(free / n))
+  end
+  if fit > 0 and n > 0 then
+    log_store.take(log, rule, fit * n)
+  end
+  answers[#answers + 1] = pack('<d', fit)
+  if fit > 0 then
+    answer(log, log_store.answer(log, rule, n, true))
+  end
+  if fit < count then
+    answer(log, log_store.answer(log, rule, n, false))
+  end
+end
+
+-- run_log executes one run on a log. It also returns the position of the next run.
+local function run_log(k, rule, verb, count, n, pos)
+  local log, mark = log_of(k), nil
+  if verb == UNDO then
+    keep_ttl = true
+    mark, pos = unpack_from('<d', runs, pos)
+  end
+  if not log then
+    answers[#answers + 1] = verb == TAKE and pack('<d', -1) or ('\255'):rep(ANSWER_BYTES)
+    return pos
+  elseif verb == TAKE then
+    run_log_takes(log, rule, count, n)
+    return pos
+  elseif verb == REFUND then
+    log_store.refund(log, rule, n)
+  elseif verb == RESET then
+    log_store.reset(log)
+  elseif verb == UNDO then
+    log_store.undo(log, rule, mark, n)
+  end
+  if verb ~= PEEK then
+    n = 0
+  end
+  answer(log, log_store.answer(log, rule, n, log_store.fits(log, rule, n)))
+  return pos
 end
 
 -- holds returns the functions for keys with open holds. They are created when they are
@@ -2502,10 +2639,11 @@ return ledger
 
 end)()
 -- Keys with open holds. The value of such a key is its state with the format HELD, then
+-- the list of holds. A sliding log contains the list as log.lua describes. The list is
 -- HEAD (flags, and an instant that is not after the earliest deadline), then a RECORD for
 -- each hold, in the order in which the holds began. The field m of a record is the least
--- debt of its segment or, for an algorithm that counts in windows, the end of the window
--- of the charge.
+-- debt of its segment or, for an algorithm that counts in windows or a log, where the
+-- units were charged.
 --
 -- A hold that has ended before its deadline is kept until then as a key of its own, with
 -- the units of the hold, so that a repeated request has no effect. The run has the number
@@ -2528,10 +2666,13 @@ local function entry_of(k)
     return e
   end
   e = {list = {}, flags = 0, next = EXACT}
-  local v = held[k]
+  local v, at = held[k], VALUE_BYTES + 1
+  if k > plain then
+    logs[k].held = logs[k].held or ''
+    v, at = logs[k].held, 1
+  end
   if v ~= '' then
-    local at
-    e.flags, e.next, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
+    e.flags, e.next, at = unpack_from(HEAD, v, at)
     while at <= #v do
       local id, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
       e.list[#e.list + 1] = {id = id, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
@@ -2542,11 +2683,43 @@ local function entry_of(k)
   return e
 end
 
+-- log_account is ledger.account for a sliding log.
+local function log_account(log, rule)
+  local a = {log = log, rule = rule, d = 1}
+  function a.adopt()
+    return false
+  end
+  function a.take(_, n)
+    local ok = log_store.fits(log, rule, n)
+    if ok then
+      log_store.take(log, rule, n)
+    end
+    return ok
+  end
+  function a.charge(_, n)
+    log_store.take(log, rule, n)
+  end
+  function a.remaining()
+    return log_store.answer(log, rule, 0, true).remaining
+  end
+  function a.charged_at()
+    return log_store.charged_at(log)
+  end
+  function a.debt()
+    return 0, 0
+  end
+  a.debt_of = a.debt
+  function a.correct(at, charged_at, n)
+    log_store.correct(log, rule, at, charged_at, n)
+  end
+  return a
+end
+
 -- begin returns the holds and the account of key k with the state s, after the holds that
 -- have expired were ended.
 local function begin(k, rule, s)
   local e = entry_of(k)
-  local a = ledger.account(rule.x, rule.w, s)
+  local a = k > plain and log_account(logs[k], rule) or ledger.account(rule.x, rule.w, s)
   if e.next <= t and ledger.expire(e.list, a, t, has(e.flags, RELEASE)) then
     e.changed = true
   end
@@ -2554,8 +2727,16 @@ local function begin(k, rule, s)
   return e, a
 end
 
-local function reply_with(status, granted, s)
-  answers[#answers + 1] = pack('<Bd', status, granted) .. pack(VALUE, FORMAT, s.a, s.b, s.c, 0)
+-- reply_with appends the result of a request for n units to the reply: the state after
+-- it, or the decision about a log.
+local function reply_with(a, status, granted, n)
+  answers[#answers + 1] = pack('<Bd', status, granted)
+  if a.log then
+    local denied = status == DENIED
+    answer(a.log, log_store.answer(a.log, a.rule, denied and n or 0, not denied))
+  else
+    answers[#answers + 1] = pack(VALUE, FORMAT, a.s.a, a.s.b, a.s.c, 0)
+  end
 end
 
 -- check_open returns the status of a request to open a hold, or nil if it may be opened.
@@ -2590,7 +2771,7 @@ local function run_open(e, a, n, pos)
       a.s, status = s, DENIED
     end
   end
-  reply_with(status or OK, 0, a.s)
+  reply_with(a, status or OK, 0, n)
   return after
 end
 
@@ -2614,7 +2795,7 @@ local function run_commit(e, a, n, pos)
   else
     status = UNKNOWN
   end
-  reply_with(status, 0, a.s)
+  reply_with(a, status, 0, n)
   return after
 end
 
@@ -2625,7 +2806,7 @@ local function run_extend(e, a, pos)
     e.list[i].deadline = t + ttl
     e.next, e.changed = min(e.next, t + ttl), true
   end
-  reply_with(i and OK or UNKNOWN, 0, a.s)
+  reply_with(a, i and OK or UNKNOWN, 0, 0)
   return after
 end
 
@@ -2635,12 +2816,26 @@ local function run_adjust(e, a, verb, n)
     n = min(n, a.remaining(t))
   end
   ledger.change(e.list, a, t, verb == DEBIT and a.charge or a.take, n)
-  reply_with(OK, n, a.s)
+  reply_with(a, OK, n, n)
+end
+
+-- skip_log returns the position after a run on a log that another program wrote. The verb
+-- is one of holds.
+local function skip_log(verb, pos)
+  answers[#answers + 1] = pack('<Bd', OK, 0) .. ('\255'):rep(ANSWER_BYTES)
+  if verb <= EXTEND then
+    local args = {unpack_from(verb == OPEN and OPEN_ARGS or verb == COMMIT and COMMIT_ARGS or EXTEND_ARGS, runs, pos)}
+    pos = args[#args]
+  end
+  return pos
 end
 
 -- run executes one run on key k, which has open holds or whose verb is one of holds. It
--- returns the new state and the position of the next run.
+-- returns the new state, if the key has one, and the position of the next run.
 function holds.run(k, rule, s, verb, count, n, pos)
+  if k > plain and not logs[k] then
+    return nil, skip_log(verb, pos)
+  end
   local e, a = begin(k, rule, s)
   e.write = e.write or verb ~= PEEK
   if verb == OPEN then
@@ -2653,6 +2848,9 @@ function holds.run(k, rule, s, verb, count, n, pos)
     run_adjust(e, a, verb, n)
   elseif verb == RESET then
     a.s, e.list, e.changed = UNUSED, {}, true
+    pos = a.log and run_log(k, rule, verb, count, n, pos) or pos
+  elseif a.log then
+    pos = run_log(k, rule, verb, count, n, pos)
   else
     local next
     next, pos = run(rule, a.s, verb, count, n, pos)
@@ -2687,12 +2885,17 @@ function holds.open_all()
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
     c = {k = k, rule = rules[r], n = n}
     c.id, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
+    local log, fits = k > plain and log_of(k), nil
     c.e, c.a = begin(k, c.rule, states[k])
     c.e.write = true
     last_rule[k], states[k] = c.rule, c.a.s
     c.status = check_open(c.e, c.id, n, c.max_open, c.record)
     if not c.status then
-      local _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+      if log then
+        fits = log_store.fits(log, c.rule, n)
+      else
+        _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+      end
       c.status = not fits and DENIED or nil
     end
     found = found or c.status == REPLAYED
@@ -2706,8 +2909,39 @@ function holds.open_all()
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
-    reply_with(c.status or OK, 0, c.a.s)
+    reply_with(c.a, c.status or OK, 0, c.n)
   end
+end
+
+-- encode returns the list of holds as it is stored, and the last deadline.
+local function encode(e, by_instant)
+  local last, parts = 0, {''}
+  e.next = EXACT
+  for i = 1, #e.list do
+    local hold = e.list[i]
+    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
+    local m = by_instant and hold.charged_at or hold.least
+    parts[i + 1] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
+  end
+  parts[1] = pack(HEAD, e.flags, e.next)
+  return concat(parts), last
+end
+
+-- encode_log stores the holds of log k in the log. It returns whether the log may be
+-- saved; see save.
+function holds.encode_log(k)
+  local e, log = entries[k], logs[k]
+  if not e then
+    return true
+  elseif not e.write then
+    return false
+  end
+  log.held = nil
+  if #e.list > 0 then
+    log.held, log.last_deadline = encode(e, true)
+  end
+  log.changed = log.changed or e.changed
+  return true
 end
 
 -- base returns the state of key k at the beginning of the script, after the holds that
@@ -2726,19 +2960,10 @@ function holds.save(k, rule, s)
   elseif #e.list == 0 then
     return false
   end
-  local last, parts = 0, {pack(VALUE, HELD, s.a, s.b, s.c, 0), ''}
-  e.next = EXACT
-  local by_instant = rule.x.holds().by_instant
-  for i = 1, #e.list do
-    local hold = e.list[i]
-    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
-    local m = by_instant and hold.charged_at or hold.least
-    parts[i + 2] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
-  end
-  parts[2] = pack(HEAD, e.flags, e.next)
+  local list, last = encode(e, rule.x.holds().by_instant)
   local needed = max(ttl_end(rule.x.reset_at(rule.w, s)), ttl_end(last))
   if e.changed or s ~= e.base then
-    redis.call('SET', key, concat(parts), SET_TTL, max(needed, current_ttl(key)))
+    redis.call('SET', key, pack(VALUE, HELD, s.a, s.b, s.c, 0) .. list, SET_TTL, max(needed, current_ttl(key)))
   else
     extend_ttl(key, needed)
   end
@@ -2752,82 +2977,20 @@ local function holds()
   return holds_made
 end
 
--- log_of returns the log of key k, or false if the value was written by another program.
--- MGET returns nothing for a log that is a hash; see log_store.open.
-local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
-local function log_of(k)
-  if logs[k] == nil then
-    logs[k] = log_store.open(KEYS[k], values[k - plain]) or false
-  end
-  return logs[k]
-end
-
-local ANSWER, ANSWER_BYTES = '<BBddd', 26
-
-local function answer(d)
-  answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, d.never and 1 or 0, d.remaining, d.retry_after, d.reset_after)
-end
-
--- run_log_takes takes n units count times. The takes that are allowed are executed as
--- one take of the sum. It appends the number of allowed takes, the decision about the
--- last allowed take (if any), and the decision about the first denied take (if any) to
--- the reply.
-local function run_log_takes(log, rule, count, n)
-  local free = log_store.answer(log, rule, 0, true).remaining
-  local fit = count
-  if n > 0 then
-    fit = min(count, floor(free / n))
-  end
-  if fit > 0 and n > 0 then
-    log_store.take(log, rule, fit * n)
-  end
-  answers[#answers + 1] = pack('<d', fit)
-  if fit > 0 then
-    answer(log_store.answer(log, rule, n, true))
-  end
-  if fit < count then
-    answer(log_store.answer(log, rule, n, false))
-  end
-end
-
--- run_log executes one run on a log. It also returns the position of the next run.
-local function run_log(k, rule, verb, count, n, pos)
-  local log, mark = log_of(k), nil
-  if verb == UNDO then
-    keep_ttl = true
-    mark, pos = unpack_from('<d', runs, pos)
-  end
-  if not log then
-    answers[#answers + 1] = verb == TAKE and pack('<d', -1) or ('\255'):rep(ANSWER_BYTES)
-    return pos
-  elseif verb == TAKE then
-    run_log_takes(log, rule, count, n)
-    return pos
-  elseif verb == REFUND then
-    log_store.refund(log, rule, n)
-  elseif verb == RESET then
-    log_store.reset(log)
-  elseif verb == UNDO then
-    log_store.undo(log, rule, mark, n)
-  end
-  if verb ~= PEEK then
-    n = 0
-  end
-  answer(log_store.answer(log, rule, n, log_store.fits(log, rule, n)))
-  return pos
-end
-
 -- run_each executes the runs one after another, each independently.
 local function run_each()
   while pos <= size do
-    local k, r, verb, count, n
+    local k, r, verb, count, n, _
     k, r, verb, count, n, pos = unpack_from(RUN, runs, pos)
     local rule = rules[r]
     if k <= plain or verb ~= PEEK then
       last_rule[k] = rule
     end
-    if k > plain then
+    local log = k > plain and log_of(k)
+    if k > plain and verb < OPEN and not (log and log.held) then
       pos = run_log(k, rule, verb, count, n, pos)
+    elseif k > plain then
+      _, pos = holds().run(k, rule, nil, verb, count, n, pos)
     elseif held[k] or verb >= OPEN then
       held[k] = held[k] or ''
       states[k], pos = holds().run(k, rule, states[k], verb, count, n, pos)
@@ -2855,6 +3018,9 @@ local function read_debits()
     end
     if k > plain then
       local log = log_of(k)
+      if log.held then
+        holds().load(k, c.rule)
+      end
       c.fits = log_store.fits(log, c.rule, c.asked)
     else
       _, c.fits = c.rule.x.take(c.rule.w, states[k], t, c.asked)
@@ -2890,7 +3056,7 @@ local function run_all()
   for i = 1, #list do
     local c = list[i]
     if c.k > plain then
-      answer(log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
+      answer(log_of(c.k), log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
     end
   end
 end
@@ -2907,7 +3073,8 @@ else
 end
 holds_of = holds_made
 for k = plain + 1, #KEYS do
-  if logs[k] and last_rule[k] and mode ~= PEEK_ALL then -- a peek may use another limit
+  local used = logs[k] and last_rule[k] and mode ~= PEEK_ALL -- a peek may use another limit
+  if used and (not holds_made or holds_made.encode_log(k)) then
     log_store.save(logs[k], last_rule[k])
   end
 end

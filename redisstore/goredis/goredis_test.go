@@ -71,7 +71,6 @@ func runConformance(t *testing.T, client func() redis.UniversalClient) {
 }
 
 func runConformanceWith(t *testing.T, o storetest.Options, client func() redis.UniversalClient) {
-	o.WithoutHolds = []headgate.Algorithm{headgate.SlidingLog}
 	o.Run(t, func(t *testing.T) headgate.Store {
 		return open(t, client(), &redisstore.Options{Timeout: 10 * time.Second})
 	})
