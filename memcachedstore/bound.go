@@ -19,6 +19,10 @@ type bound struct {
 	log      algo.LogStepper
 	limit    int64
 	deniedBy []string
+
+	holds     headgate.HoldSettings
+	canHold   bool           // whether the algorithm supports holds
+	corrector algo.Corrector // step; nil for a log
 }
 
 // Apply executes the verb v with cost; see [headgate.Bound].

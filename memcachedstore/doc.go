@@ -91,6 +91,20 @@
 // Within one process such requests are serialized, so requests of the same process
 // never cause these effects.
 //
+// # Holds
+//
+// An open hold is part of the value of its key, at most 46 bytes; a key has at most
+// 10,000 of them. A hold that was committed is kept until its deadline as a record of 17
+// bytes under a key of its own, possibly on another server. Therefore a commit is three
+// round trips: gets, a set of the record, and cas. Opening a hold whose ID the caller
+// chose takes one more for the record. An open hold on several keys that is denied is
+// canceled on the keys that were already written, also if another process has changed
+// them since. Evicting a record has the effect that a repeated request opens the hold
+// again, or returns [headgate.ErrUnknownHold].
+//
+// If a request on several keys is denied after a part of it was written, and one of the
+// keys has open holds and was changed by another process, its units stay spent.
+//
 // # Sliding logs
 //
 // A sliding log is one value: 9 bytes, and 2 to 12 bytes for each instant at which

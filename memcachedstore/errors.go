@@ -121,3 +121,7 @@ func errCannotReserve(verb string) error {
 	return fmt.Errorf("memcachedstore: %s: %w: reservations require %s",
 		verb, headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanReserve))
 }
+
+func errCannotHold() error {
+	return fmt.Errorf("memcachedstore: hold: %w: holds require %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
+}

@@ -20,6 +20,7 @@ type job struct {
 
 	single *singleKey // set for a request on one key
 	multi  *multiKey  // set for a request on several keys
+	holds  *holdRequest
 }
 
 // The stages of a job. A job starts in jobWaiting. A round that will write for the job
@@ -39,6 +40,9 @@ func (j *job) abandon() bool { return j.stage.CompareAndSwap(jobWaiting, jobAban
 // key, a denied job stays denied: another process may have changed that key, so the
 // round can no longer charge more to it.
 func (j *job) denied() bool {
+	if j.holds != nil {
+		return j.holds.denied()
+	}
 	return slices.ContainsFunc(j.multi.decisions, func(d headgate.Decision) bool { return !d.Allowed })
 }
 
@@ -62,6 +66,8 @@ func (j *job) apply(cells []*cell, clock int64) {
 	switch {
 	case j.multi != nil:
 		j.multi.apply(cells, t, j.peek)
+	case j.holds != nil:
+		j.holds.apply(cells, t)
 	case j.single.bound.log != nil:
 		j.single.applyLog(cells[0], t)
 	default:
@@ -80,20 +86,33 @@ type singleKey struct {
 func (q *singleKey) apply(c *cell, t int64) {
 	r, step := &q.request, q.bound.step
 	r.T = t
+	if r.Verb == algo.Peek {
+		c = c.expired(q.bound, t)
+	} else {
+		c.expire(q.bound, t)
+	}
 	out := algo.Apply(step, c.state, r)
+	if r.Verb == algo.Reset {
+		c.dropHolds()
+	}
 	if r.Verb != algo.Peek {
-		c.keep(out.Next, step.ResetAt(out.Next))
+		c.set(q.bound, t, out.Next)
 	}
 	q.decision = q.bound.withDeniedBy(algo.AnswerTo(step, r, &out))
 	q.token = headgate.ReservationToken{out.Next.A, out.Next.B, out.Next.C}
 }
 
 func (q *singleKey) applyLog(c *cell, t int64) {
+	if q.request.Verb == algo.Peek {
+		c = c.expired(q.bound, t)
+	} else {
+		c.expire(q.bound, t)
+	}
 	step, n, counted := q.bound.log, q.request.N, c.log.Counted()
 	requested, allowed, changed := int64(0), true, false
 	switch q.request.Verb {
 	case algo.Take:
-		requested, allowed = n, step.Take(c.log, t, n, c.log.Len() < q.bound.store.maxLogEntries)
+		requested, allowed = n, step.Take(c.log, t, n, c.log.Len() < c.maxEntries(q.bound.store))
 		changed = allowed && n > 0
 	case algo.Peek:
 		requested, allowed = n, step.Fits(c.log, t, n)
@@ -102,10 +121,11 @@ func (q *singleKey) applyLog(c *cell, t int64) {
 		changed = n > 0 && counted > 0
 	default: // reset
 		*c.log = algo.Log{}
+		c.dropHolds()
 		changed = counted > 0
 	}
 	if q.request.Verb != algo.Peek {
-		c.keepLog(changed, step.ResetAt(c.log))
+		c.keepLog(changed, c.afterHolds(step.ResetAt(c.log)))
 	}
 	q.decision = q.bound.withDeniedBy(step.Answer(c.log, t, requested, allowed))
 }

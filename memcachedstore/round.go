@@ -49,6 +49,7 @@ func (r *round) run() error {
 			partlyWritten = partlyWritten || c.written && (c.writtenValue == nil || c.changed)
 		}
 		r.undoUnspent(c)
+		r.cancelUnopened(c)
 	}
 	if partlyWritten {
 		return errPartlyWritten(err)
@@ -93,6 +94,9 @@ func (r *round) attempt() (done bool, err error) {
 		r.claimed = slices.DeleteFunc(r.claimed, (*job).denied)
 	} else {
 		r.claimJobs()
+	}
+	if err := r.readRecords(); err != nil {
+		return false, err
 	}
 	for _, j := range r.claimed {
 		j.apply(r.cells, r.clock)
@@ -192,6 +196,9 @@ func (r *round) write() (done bool, err error) {
 		if value == nil {
 			continue
 		}
+		if err := r.writeRecords(c); err != nil {
+			return false, err
+		}
 		err := r.put(c, value)
 		if isConflict(err) {
 			return false, nil
@@ -219,8 +226,8 @@ func (r *round) valueToWrite(c *cell) []byte {
 }
 
 // put writes the parameter value in place of the value that was read. The write is sent
-// only once, whatever its result is. States are written in batches. A log, which may be
-// long, is written separately.
+// only once, whatever its result is. States are written in batches. A log, or a state
+// with open holds, may be long and is written separately.
 func (r *round) put(c *cell, value []byte) error {
 	unusedAt := int64(binary.BigEndian.Uint64(value[1:]))
 	item := &memcache.Item{
@@ -229,7 +236,7 @@ func (r *round) put(c *cell, value []byte) error {
 	}
 	r.store.written.add(c.key)
 	client := r.store.writer
-	if value[0] == formatLog {
+	if value[0] != formatState {
 		client = r.store.client
 	}
 	if c.raw == nil {

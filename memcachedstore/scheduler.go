@@ -69,9 +69,14 @@ func (s *Store) newGroup(j *job, keys []digest) *group {
 		}
 		g.semaphore = server
 	}
-	if j.single != nil {
+	switch {
+	case j.single != nil:
 		g.logs[0] = j.single.bound.log != nil
-	} else {
+	case j.holds != nil:
+		for i := range j.holds.ops {
+			g.logs[j.holds.ops[i].cell] = j.holds.ops[i].bound.log != nil
+		}
+	default:
 		for _, op := range j.multi.ops {
 			g.logs[op.cell] = op.bound.log != nil
 		}

@@ -108,12 +108,13 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bound{store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), deniedBy: []string{rule.Name}}
+	b := &bound{store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), deniedBy: []string{rule.Name}, holds: rule.Holds, canHold: a.Name.CanHold()}
 	if a.NewLog != nil {
 		b.log, err = a.NewLog(rule.Limit)
 		b.limit = rule.Limit.Rate
 	} else if b.step, err = a.New(rule.Limit); err == nil {
 		b.reserver, _ = b.step.(algo.Reserver)
+		b.corrector, _ = b.step.(algo.Corrector)
 		b.limit = b.step.Answer(algo.State{}, 0, 0, 0, true).Limit
 	}
 	if err != nil {

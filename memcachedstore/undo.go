@@ -38,6 +38,9 @@ func (r *round) undo(c, now *cell, n int64) bool {
 	if after.decode(c.log != nil) != nil || before.decode(c.log != nil) != nil {
 		return false
 	}
+	if len(after.ledger.Holds)+len(before.ledger.Holds)+len(now.ledger.Holds) > 0 {
+		return false // later commits depend on the charges since their holds were opened
+	}
 	if c.pendingDebit.units > 0 { // some of the units that were taken are spent
 		before = c
 	}

@@ -12,10 +12,12 @@ import (
 // these 9 bytes, a state contains A in 8 bytes, B in 4 and C in 4; in total it has 25
 // bytes. A log contains its entries, oldest first. Each entry is two varints: the µs
 // since the previous entry (or since the Unix epoch) and the units. All numbers of a
-// fixed length are big endian.
+// fixed length are big endian. A value with open holds has a format of its own; see
+// appendHolds.
 const (
 	formatState byte = 0xb1
 	formatLog   byte = 0xb2
+	heldFormat  byte = 2 // added to the format of a value with open holds
 
 	headLength  = 9
 	stateLength = headLength + 16
@@ -50,9 +52,11 @@ type cell struct {
 
 	state        algo.State
 	log          *algo.Log // for a sliding log, used instead of state
-	unusedAt     int64     // the instant from which the state or log is unused
-	dirty        bool      // whether the value may have to be written
-	pendingDebit debit     // the debit that the value to write contains
+	ledger       algo.Ledger
+	ended        map[digest]*endedHold // records to write before the value, by their keys
+	unusedAt     int64                 // the instant from which the state or log is unused
+	dirty        bool                  // whether the value may have to be written
+	pendingDebit debit                 // the debit that the value to write contains
 }
 
 // debit is the sum of the units that the jobs of a round take from a cell.
@@ -60,6 +64,7 @@ type debit struct {
 	units int64
 	bound *bound // bound of the last job
 	mixed bool   // whether units were taken under several bounds, whose limits may differ
+	holds []openedHold
 }
 
 func (d *debit) add(b *bound, n int64) {
@@ -71,6 +76,7 @@ func (d *debit) add(b *bound, n int64) {
 // times; each call discards the previous state or log.
 func (c *cell) decode(isLog bool) error {
 	c.state, c.log, c.unusedAt, c.dirty, c.pendingDebit = algo.State{}, nil, 0, false, debit{}
+	c.ledger, c.ended = algo.Ledger{}, nil
 	if isLog {
 		c.log = &algo.Log{}
 	}
@@ -81,7 +87,7 @@ func (c *cell) decode(isLog bool) error {
 	if isLog {
 		format = formatLog
 	}
-	if len(c.raw) < headLength || c.raw[0] != format {
+	if len(c.raw) < headLength || c.raw[0] != format && c.raw[0] != format+heldFormat {
 		return errForeign
 	}
 	unusedAt := binary.BigEndian.Uint64(c.raw[1:])
@@ -89,17 +95,23 @@ func (c *cell) decode(isLog bool) error {
 		return errForeign
 	}
 	c.unusedAt = int64(unusedAt)
-	if isLog {
-		return decodeLog(c.log, c.raw[headLength:])
+	rest := c.raw[headLength:]
+	if c.raw[0] != format {
+		var err error
+		if c.ledger.Holds, rest, err = decodeHolds(rest); err != nil {
+			return err
+		}
 	}
-	return c.decodeState()
+	if isLog {
+		return decodeLog(c.log, rest)
+	}
+	return c.decodeState(rest)
 }
 
-func (c *cell) decodeState() error {
-	if len(c.raw) != stateLength {
+func (c *cell) decodeState(rest []byte) error {
+	if len(rest) != stateLength-headLength {
 		return errForeign
 	}
-	rest := c.raw[headLength:]
 	a, b, d := binary.BigEndian.Uint64(rest), binary.BigEndian.Uint32(rest[8:]), binary.BigEndian.Uint32(rest[12:])
 	if a > maxA || b > maxBC || d > maxBC {
 		return errForeign
@@ -132,15 +144,12 @@ func decodeLog(log *algo.Log, b []byte) error {
 
 // value returns the encoded value to write.
 func (c *cell) value() []byte {
+	b := c.valueHead()
 	if c.log == nil {
-		b := append(make([]byte, 0, stateLength), formatState)
-		b = binary.BigEndian.AppendUint64(b, uint64(c.unusedAt))
 		b = binary.BigEndian.AppendUint64(b, uint64(c.state.A))
 		b = binary.BigEndian.AppendUint32(b, uint32(c.state.B))
 		return binary.BigEndian.AppendUint32(b, uint32(c.state.C))
 	}
-	b := append(make([]byte, 0, len(c.raw)+headLength+16), formatLog)
-	b = binary.BigEndian.AppendUint64(b, uint64(c.unusedAt))
 	previous := int64(0)
 	c.log.Units(func(at, units int64) bool {
 		b = binary.AppendUvarint(b, uint64(at-previous))
@@ -149,6 +158,19 @@ func (c *cell) value() []byte {
 		return true
 	})
 	return b
+}
+
+// valueHead returns the value up to the state or the log.
+func (c *cell) valueHead() []byte {
+	format, size := formatState, stateLength
+	if c.log != nil {
+		format, size = formatLog, len(c.raw)+headLength+16
+	}
+	if len(c.ledger.Holds) == 0 {
+		return binary.BigEndian.AppendUint64(append(make([]byte, 0, size), format), uint64(c.unusedAt))
+	}
+	b := append(make([]byte, 0, size+len(c.raw)+64), format+heldFormat)
+	return appendHolds(binary.BigEndian.AppendUint64(b, uint64(c.unusedAt)), c.ledger.Holds)
 }
 
 // keep sets the state to next, which is unused from resetAt on. A state that has not
