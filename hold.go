@@ -130,6 +130,7 @@ func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.D
 	}
 	results := make([]HoldResult, len(ops))
 	at, err := s.ApplyHolds(ctx, now, verb, ttl, h.ops(ops), results)
+	observeHolds(withCosts(h.checks, costs), verb, results, err)
 	if err != nil {
 		return HoldResult{}, 0, err
 	}
@@ -168,7 +169,28 @@ func (h *Hold) applyOne(
 	if err = checkRequest(now, op.Cost); err == nil {
 		result, at, err = b.ApplyHold(ctx, now, verb, ttl, &op)
 	}
+	if o := c.Limiter.observer; o != nil {
+		o.Observe(Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: op.Cost, Decision: result.Decision, Err: err})
+	}
 	return result, at, err, true
+}
+
+// observeHolds calls the observer of every limiter with the result of that limiter's
+// check.
+func observeHolds(checks []Check, verb HoldVerb, results []HoldResult, err error) {
+	for _, c := range checks {
+		n := len(c.Limiter.bounds)
+		if c.Limiter.observer != nil {
+			e := Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: c.Cost, Err: err}
+			if err == nil {
+				var all HoldResult
+				all, e.Err = combineResults(results[:n])
+				e.Decision = all.Decision
+			}
+			c.Limiter.observer.Observe(e)
+		}
+		results = results[n:]
+	}
 }
 
 func withCosts(checks []Check, costs []int64) []Check {
@@ -268,8 +290,8 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (HoldRes
 		return HoldResult{Decision: d, Replayed: true}, err
 	}
 	result, at, err := h.apply(ctx, now, CommitHold, 0, actual)
-	h.done.Store(err == nil && h.private)
-	return result, h.expiredError(at, err)
+	h.done.Store(err == nil && h.private && result.Degraded == ReasonNone)
+	return h.ended(result, at, err)
 }
 
 // Extend sets the deadline of the hold to the present time plus ttl. It returns
@@ -291,16 +313,22 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 	if err == nil {
 		h.expires.Store(int64(at) + ttl.Microseconds())
 	}
-	return result, h.expiredError(at, err)
+	return h.ended(result, at, err)
 }
 
-// expiredError returns err, or [ErrExpiredHold] if the hold is not known at an instant
-// after its deadline.
-func (h *Hold) expiredError(at Instant, err error) error {
-	if errors.Is(err, ErrUnknownHold) && at >= Instant(h.expires.Load()) {
-		return ErrExpiredHold
+// ended returns result and err. If no store knows the hold, err is [ErrExpiredHold] at an
+// instant after the deadline. Before it, a hold that a failure mode allowed without a
+// charge has nothing to correct, so the result is its decision.
+func (h *Hold) ended(result HoldResult, at Instant, err error) (HoldResult, error) {
+	switch {
+	case !errors.Is(err, ErrUnknownHold):
+		return result, err
+	case at >= Instant(h.expires.Load()):
+		return HoldResult{}, ErrExpiredHold
+	case h.decision.Degraded != ReasonNone:
+		return HoldResult{Decision: h.decision}, nil
 	}
-	return err
+	return HoldResult{}, err
 }
 
 // Debit spends n units of key, whether or not they are available: for a cost that is

@@ -128,6 +128,15 @@ const (
 	TakeUpTo
 )
 
+// String returns hold, commit, extend, debit or take_up_to.
+func (v HoldVerb) String() string {
+	names := [...]string{OpenHold: "hold", CommitHold: "commit", ExtendHold: "extend", Debit: "debit", TakeUpTo: "take_up_to"}
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return "unknown"
+}
+
 // HoldOp is one operation in a call of [HoldStore.ApplyHolds].
 type HoldOp struct {
 	Op

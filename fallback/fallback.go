@@ -53,6 +53,11 @@
 // store that made it. If the units were spent in the inner store, and it is unavailable
 // now, they stay spent. The inner store may have spent the units of a request that
 // timed out, so such a request may be charged in both stores.
+//
+// # Holds
+//
+// [headgate.Limiter.Hold] follows the failure mode like any take. See [Store.ApplyHolds]
+// for commits and extensions of holds that were opened before or during an outage.
 package fallback
 
 import (
@@ -198,8 +203,10 @@ type Store struct {
 	maxInFlight int64
 	inFlight    atomic.Int64
 	closed      atomic.Bool
-	closing     sync.Once
-	closeErr    error
+	// holdsLocally is true once a hold may have been opened in the local store.
+	holdsLocally atomic.Bool
+	closing      sync.Once
+	closeErr     error
 }
 
 // New returns a store that wraps inner. The new store owns inner: Close closes both.

@@ -19,7 +19,8 @@ type faultyStore struct {
 	fault atomic.Pointer[func(ctx context.Context, key string) error]
 	calls atomic.Int64 // calls of the store
 
-	readOnly atomic.Bool // peeks succeed, takes fail
+	readOnly     atomic.Bool // peeks succeed, takes fail
+	losesReplies atomic.Bool // operations of holds are executed and then fail
 }
 
 func newFaultyStore() *faultyStore { return &faultyStore{Store: memstore.New(nil)} }
@@ -152,4 +153,21 @@ func limiter(t testing.TB, s headgate.Store, a headgate.Algorithm, limit string,
 		t.Fatal(err)
 	}
 	return l
+}
+
+func (f *faultyStore) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (at headgate.Instant, err error) {
+	bare := slices.Clone(ops)
+	for i, op := range ops {
+		if err := f.checkFault(ctx, op.Key); err != nil {
+			return 0, err
+		}
+		bare[i].Bound = op.Bound.(*faultyBound).Bound
+	}
+	at, err = f.Store.ApplyHolds(ctx, now, verb, ttl, bare, results)
+	if f.losesReplies.Load() && err == nil {
+		err = &headgate.StoreError{Store: "faulty", Reason: headgate.ReasonTimedOut}
+	}
+	return at, err
 }

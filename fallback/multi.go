@@ -42,13 +42,22 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 func (s *Store) unwrapped(ops []headgate.Op) ([]headgate.Op, error) {
 	inner := make([]headgate.Op, len(ops))
 	for i, op := range ops {
-		b, ok := op.Bound.(*bound)
-		if !ok || b.store != s {
-			return nil, fmt.Errorf("fallback: %w: op %d is bound by another store; Bind it on this one", headgate.ErrInvalidPolicy, i+1)
+		b, err := s.boundOf(i, op.Bound)
+		if err != nil {
+			return nil, err
 		}
 		inner[i] = headgate.Op{Bound: b.inner, Key: op.Key, Cost: op.Cost}
 	}
 	return inner, nil
+}
+
+// boundOf returns the bound of op i of a call.
+func (s *Store) boundOf(i int, b headgate.Bound) (*bound, error) {
+	own, ok := b.(*bound)
+	if !ok || own.store != s {
+		return nil, fmt.Errorf("fallback: %w: op %d is bound by another store; Bind it on this one", headgate.ErrInvalidPolicy, i+1)
+	}
+	return own, nil
 }
 
 func (s *Store) applyAllFailureMode(ctx context.Context, v verdict, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
