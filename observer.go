@@ -10,8 +10,8 @@ type Observer interface {
 // Event describes one call of a method of [Limiter].
 type Event struct {
 	Policy string // name of the policy; may be empty
-	// Verb is the operation: take, peek, refund, reset, reserve, cancel or wait. For holds
-	// it is hold, commit, extend, debit or take_up_to.
+	// Verb is the operation: take, peek, refund, reset, reserve, cancel or wait. For
+	// holds it is hold, commit, extend, debit or take_up_to.
 	Verb     string
 	Cost     int64    // requested cost in units
 	Decision Decision // resulting decision; zero if Err is set

@@ -139,8 +139,8 @@ func TestCancelUnopened(t *testing.T) {
 	}
 }
 
-// The value of a key with the maximum number of holds, and with a log that had the maximum
-// number of entries before, fits into an item of memcached.
+// The value of a key with the maximum number of holds, and with a log that had the
+// maximum number of entries before, fits into an item of memcached.
 func TestMaxHoldsOfAnItem(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
