@@ -95,21 +95,31 @@ func (x *holdTransaction) apply() error {
 	return nil
 }
 
-// eachTarget calls do once for each target, with the index of its first op and the sum of
-// the costs of its ops.
+// eachTarget calls do once for each target or, for verbs that use the id, once for each
+// hold of a target. It passes the index of the first op and the sum of the costs.
 func (x *holdTransaction) eachTarget(do func(i int, t *target, n int64)) {
 	for i := range x.debits {
-		t, sum, first := x.debits[i].target, int64(0), true
-		for j := range x.debits {
-			if x.debits[j].target == t {
-				first = first && j >= i
+		if x.firstOf(i) != i {
+			continue
+		}
+		sum := int64(0)
+		for j := i; j < len(x.debits); j++ {
+			if x.firstOf(j) == i {
 				sum = addCosts(sum, x.debits[j].n)
 			}
 		}
-		if first {
-			do(i, t, sum)
+		do(i, x.debits[i].target, sum)
+	}
+}
+
+// firstOf returns the index of the first op that eachTarget combines with op i.
+func (x *holdTransaction) firstOf(i int) int {
+	for j := range i {
+		if x.debits[j].target == x.debits[i].target && (x.verb > headgate.ExtendHold || x.ops[j].ID == x.ops[i].ID) {
+			return j
 		}
 	}
+	return i
 }
 
 // addCosts returns a + b, or a number above every limit if the sum is larger.
@@ -194,12 +204,14 @@ func (t *target) unitsOf(id headgate.HoldID, at int64) (int64, bool) {
 // [headgate.ErrStoreFull] if there is no room, or if a key shares an overflow bucket.
 func (x *holdTransaction) reserveHolds() (err error) {
 	logs, reserved := &x.store.logs, int64(0)
+	seen := make(map[*target]bool, len(x.targets))
 	x.eachTarget(func(_ int, t *target, _ int64) {
 		x.store.sweepSometimes(t.holds, x.t, t.d)
 		n := int64(holdBytes)
-		if t.held == nil {
+		if t.held == nil && !seen[t] {
 			n += heldKeyBytes
 		}
+		seen[t] = true
 		switch {
 		case err != nil:
 		case t.slotKey != t.d, t.logShard == &logs.overflow, !logs.reserveBytes(logs.shard(t.d), n, x.t):
@@ -220,16 +232,15 @@ func errNoRoomForHold() error {
 
 // changeHolds commits or extends the hold of every target.
 func (x *holdTransaction) changeHolds() {
-	changed := make(map[*target]headgate.HoldResult, len(x.targets))
-	x.eachTarget(func(i int, t *target, n int64) { changed[t] = x.changeHold(i, t, n) })
+	x.eachTarget(func(i int, t *target, n int64) { x.results[i] = x.changeHold(i, t, n) })
 	for i := range x.results {
-		x.results[i] = changed[x.debits[i].target]
+		x.results[i] = x.results[x.firstOf(i)]
 		x.results[i].Decision = x.peekAfter(i)
 	}
 }
 
-// changeHold commits or extends the hold of one target, whose first op is op i. It
-// returns the result without the decision.
+// changeHold commits or extends one hold of a target, whose first op is op i. It returns
+// the result without the decision.
 func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate.HoldResult) {
 	index, op := -1, &x.ops[i]
 	if t.held != nil {

@@ -181,11 +181,15 @@ func (s *Store) removeHeld(sh *holdShard, d digest) {
 // end records that hold i of k ends before its deadline. A private hold is not repeated,
 // so it needs no record.
 func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
-	if h := &k.ledger.Holds[i]; !private {
-		sh.ended[holdName{d, h.ID}] = endedRecord{h.Units, h.Deadline}
-		return
+	h := &k.ledger.Holds[i]
+	name := holdName{d, h.ID}
+	// A record that is replaced is that of an earlier hold, which has expired.
+	if _, replaced := sh.ended[name]; private || replaced {
+		s.logs.bytes.Add(-holdBytes)
 	}
-	s.logs.bytes.Add(-holdBytes)
+	if !private {
+		sh.ended[name] = endedRecord{h.Units, h.Deadline}
+	}
 }
 
 // sweepSometimes calls sweepHolds in one of sweepEvery calls.

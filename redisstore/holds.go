@@ -191,8 +191,11 @@ func (s *Store) ApplyHolds(
 		return 0, err
 	}
 	x := holdTransaction{callGroups: callGroups{store: s}, verb: verb}
-	if verb == headgate.OpenHold {
+	switch {
+	case verb == headgate.OpenHold:
 		x.mode = openAll
+	case verb == headgate.TakeUpTo && len(ops) > 1:
+		x.mode = upToAll
 	}
 	if err := x.read(now, ttl, ops); err != nil {
 		return 0, err
@@ -217,7 +220,7 @@ type holdTransaction struct {
 }
 
 // read converts the ops to operations and groups them into calls. Ops with the same key
-// and id are one operation with the sum of their costs.
+// and id are one operation with the sum of their costs, except those of TakeUpTo.
 func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []headgate.HoldOp) error {
 	for i := range ops {
 		in := &ops[i]
@@ -232,7 +235,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		if err != nil {
 			return err
 		}
-		if same := x.find(o); same != nil {
+		if same := x.find(o); same != nil && x.mode != upToAll {
 			same.request.N = min(same.request.N+o.request.N, maxUnits)
 			x.opOf = append(x.opOf, same)
 			continue
@@ -253,12 +256,56 @@ func (x *holdTransaction) find(o *op) *op {
 }
 
 func (x *holdTransaction) run(ctx context.Context) error {
+	if x.mode == upToAll && len(x.groups) > 1 {
+		return x.takeUpTo(ctx)
+	}
 	x.store.send(ctx, x.groups)
 	err := x.firstError()
 	if x.verb == headgate.OpenHold && x.isPartlyOpen() {
 		x.cancel(ctx)
 	}
 	return err
+}
+
+// takeUpTo takes units in several calls, one after another, and at most as many as in the
+// call before. Then it refunds what the earlier calls have taken in excess.
+func (x *holdTransaction) takeUpTo(ctx context.Context) error {
+	granted := int64(maxUnits)
+	for _, g := range x.groups {
+		for _, k := range g.keys {
+			for _, o := range k.ops {
+				o.request.N = min(o.request.N, granted)
+			}
+		}
+		x.store.send(ctx, []*group{g})
+		if err := x.firstError(); err != nil {
+			return err
+		}
+		granted = g.keys[0].ops[0].hold.granted
+	}
+	x.refundAbove(ctx, granted)
+	return nil
+}
+
+// refundAbove refunds the units that operations have taken above granted.
+func (x *holdTransaction) refundAbove(ctx context.Context, granted int64) {
+	refunds := callGroups{store: x.store}
+	var refunded [][2]*op
+	for _, o := range x.ops {
+		if excess := o.hold.granted - granted; excess > 0 {
+			refund := &op{rule: o.rule, key: o.key, redisKey: o.redisKey}
+			refund.request = algo.Request{Verb: algo.Refund, T: o.request.T, N: excess}
+			refunds.add(refund)
+			refunded = append(refunded, [2]*op{o, refund})
+		}
+		o.hold.granted = granted
+	}
+	x.store.send(ctx, refunds.groups)
+	for _, pair := range refunded {
+		if pair[1].err == nil {
+			pair[0].decision = pair[1].decision
+		}
+	}
 }
 
 // firstError returns the first error of a call. For holds that are opened, it includes

@@ -265,11 +265,39 @@ function holds.open_all()
   for i = 1, #list do
     local c = list[i]
     if ok then
+      c.a.s = states[c.k]
       ledger.change(c.e.list, c.a, t, c.a.take, c.n)
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
     reply_with(c.a, c.status or OK, 0, c.n)
+  end
+end
+
+-- take_up_to_all takes as many units as remain under every run, but at most the units of
+-- the run.
+function holds.take_up_to_all()
+  local list, runs_of, granted = {}, {}, MAX_EXACT
+  while pos <= size do
+    local k, r, n, _
+    k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    if k > plain then
+      log_of(k)
+    end
+    local e, a = begin(k, rules[r], states[k])
+    e.write, last_rule[k], states[k] = true, rules[r], a.s
+    runs_of[k], granted = (runs_of[k] or 0) + 1, min(granted, n)
+    list[#list + 1] = {k = k, e = e, a = a}
+  end
+  for i = 1, #list do
+    granted = min(granted, floor(list[i].a.remaining(t) / runs_of[list[i].k]))
+  end
+  for i = 1, #list do
+    local c = list[i]
+    c.a.s = states[c.k]
+    ledger.change(c.e.list, c.a, t, c.a.take, granted)
+    states[c.k] = c.a.s
+    reply_with(c.a, OK, granted, granted)
   end
 end
 

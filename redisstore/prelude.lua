@@ -19,7 +19,8 @@ local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 
 -- Modes: EACH executes every run independently, ALL takes all runs or none, PEEK_ALL
 -- reports what ALL would decide. OPEN_ALL opens a hold with every run, or with none.
-local EACH, ALL, PEEK_ALL, OPEN_ALL = 0, 1, 2, 3
+-- UP_TO_ALL takes the same number of units with every run.
+local EACH, ALL, PEEK_ALL, OPEN_ALL, UP_TO_ALL = 0, 1, 2, 3, 4
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
 local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO = 7, 8, 9, 10, 11 -- see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1

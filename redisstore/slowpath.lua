@@ -197,11 +197,15 @@ end
 
 if mode == EACH then
   run_each()
-elseif mode == OPEN_ALL then
+elseif mode >= OPEN_ALL then
   for k = 1, plain do
     held[k] = held[k] or ''
   end
-  holds().open_all()
+  if mode == OPEN_ALL then
+    holds().open_all()
+  else
+    holds().take_up_to_all()
+  end
 else
   run_all()
 end

@@ -14,6 +14,7 @@ func holdChecks() []check {
 	return []check{
 		{name: "holds", rule: "after a commit, decisions are as if the actual cost had been charged at the beginning", perAlgorithm: checkHolds},
 		{name: "atomic holds", rule: "holds and commits of one key are atomic: the actual costs, plus units left, equal the limit", perAlgorithm: checkAtomicHolds},
+		{name: "several holds", rule: "one call opens, extends and commits several holds of a key, and takes as much as remains under several limits", perAlgorithm: checkSeveralHolds},
 		{name: "hold errors", rule: "a hold that cannot be opened or ended is a typed error, and nothing is charged", perAlgorithm: checkHoldErrors},
 	}
 }

@@ -128,7 +128,7 @@ var caughtBy = map[fault][]string{
 	clockFrom1970:          {"store clock"},
 	closedStoreDecides:     {"closed"},
 	closedWrongError:       {"closed", "closed under load"},
-	holdsRefund:            {"holds", "hold errors"},
+	holdsRefund:            {"holds", "hold errors", "several holds"},
 	holdsLeak:              {"holds", "atomic holds"},
 }
 

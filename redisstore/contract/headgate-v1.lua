@@ -1500,7 +1500,8 @@ local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 
 -- Modes: EACH executes every run independently, ALL takes all runs or none, PEEK_ALL
 -- reports what ALL would decide. OPEN_ALL opens a hold with every run, or with none.
-local EACH, ALL, PEEK_ALL, OPEN_ALL = 0, 1, 2, 3
+-- UP_TO_ALL takes the same number of units with every run.
+local EACH, ALL, PEEK_ALL, OPEN_ALL, UP_TO_ALL = 0, 1, 2, 3, 4
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
 local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO = 7, 8, 9, 10, 11 -- see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
@@ -2905,11 +2906,39 @@ function holds.open_all()
   for i = 1, #list do
     local c = list[i]
     if ok then
+      c.a.s = states[c.k]
       ledger.change(c.e.list, c.a, t, c.a.take, c.n)
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
     reply_with(c.a, c.status or OK, 0, c.n)
+  end
+end
+
+-- take_up_to_all takes as many units as remain under every run, but at most the units of
+-- the run.
+function holds.take_up_to_all()
+  local list, runs_of, granted = {}, {}, MAX_EXACT
+  while pos <= size do
+    local k, r, n, _
+    k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    if k > plain then
+      log_of(k)
+    end
+    local e, a = begin(k, rules[r], states[k])
+    e.write, last_rule[k], states[k] = true, rules[r], a.s
+    runs_of[k], granted = (runs_of[k] or 0) + 1, min(granted, n)
+    list[#list + 1] = {k = k, e = e, a = a}
+  end
+  for i = 1, #list do
+    granted = min(granted, floor(list[i].a.remaining(t) / runs_of[list[i].k]))
+  end
+  for i = 1, #list do
+    local c = list[i]
+    c.a.s = states[c.k]
+    ledger.change(c.e.list, c.a, t, c.a.take, granted)
+    states[c.k] = c.a.s
+    reply_with(c.a, OK, granted, granted)
   end
 end
 
@@ -3063,11 +3092,15 @@ end
 
 if mode == EACH then
   run_each()
-elseif mode == OPEN_ALL then
+elseif mode >= OPEN_ALL then
   for k = 1, plain do
     held[k] = held[k] or ''
   end
-  holds().open_all()
+  if mode == OPEN_ALL then
+    holds().open_all()
+  else
+    holds().take_up_to_all()
+  end
 else
   run_all()
 end

@@ -1,0 +1,87 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// holdCaller calls ApplyHolds with holds of one key.
+type holdCaller struct {
+	*tester
+	algorithm headgate.Algorithm
+	store     headgate.HoldStore
+	bound     headgate.Bound
+}
+
+// apply executes verb with one op for each of the given holds, whose ids are numbers.
+func (c *holdCaller) apply(verb headgate.HoldVerb, ids []byte, costs ...int64) []headgate.HoldResult {
+	ops, results := make([]headgate.HoldOp, len(ids)), make([]headgate.HoldResult, len(ids))
+	for i, id := range ids {
+		ops[i] = headgate.HoldOp{Op: headgate.Op{Bound: c.bound, Key: "key", Cost: costs[i]}, ID: headgate.HoldID{id}}
+	}
+	_, err := c.store.ApplyHolds(background, start, verb, time.Minute, ops, results)
+	c.mustf(err, "%v %d", verb, costs)
+	return results
+}
+
+// mustHave fails unless each result has the error of want, and the key has this number of
+// units remaining.
+func (c *holdCaller) mustHave(results []headgate.HoldResult, remaining int64, want ...error) {
+	for i, r := range results {
+		if !errors.Is(r.Err, want[i]) {
+			c.failf("%s: op %d: got error %v want %v", c.algorithm, i+1, r.Err, want[i])
+		}
+	}
+	d, err := c.bound.Apply(background, start, "key", headgate.Peek, 0)
+	if c.mustf(err, "peek"); d.Remaining != remaining {
+		c.failf("%s: got %s want %d remaining", c.algorithm, formatDecision(d), remaining)
+	}
+}
+
+// checkSeveralHolds tests calls with several holds of one key, and with several limits.
+func checkSeveralHolds(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	bind := func(limit string) headgate.Bound {
+		name := ts.name()
+		b, err := ts.store.Bind(headgate.Rule{Scope: name, Name: name, Limit: headgate.MustParseLimit(limit), Algorithm: a})
+		ts.mustf(err, "bind %s", limit)
+		return b
+	}
+	c := holdCaller{ts, a, ts.store.(headgate.HoldStore), bind("20/1h")}
+	three, none := []byte{1, 2, 3}, []error{nil, nil, nil, nil}
+	c.mustHave(c.apply(headgate.OpenHold, three, 1, 2, 3), 14, none...)
+	c.mustHave(c.apply(headgate.OpenHold, three, 1, 2, 3), 14, none...)
+	c.mustHave(c.apply(headgate.ExtendHold, []byte{3, 4, 1}, 0, 0, 0), 14, nil, headgate.ErrUnknownHold, nil)
+	c.mustHave(c.apply(headgate.CommitHold, []byte{4, 1, 2}, 5, 0, 1), 16, headgate.ErrUnknownHold, nil, nil)
+	again := c.apply(headgate.CommitHold, three, 9, 9, 1)
+	if c.mustHave(again, 18, none...); !again[0].Replayed || !again[1].Replayed || again[2].Replayed {
+		ts.failf("%s: commit again: got %+v want the first two replayed", a, again)
+	}
+
+	c.takeUpTo(bind("20/1h"), bind("7/1h"), false)
+	c.takeUpTo(bind("20/1h"), bind("7/1h"), true)
+}
+
+// takeUpTo takes up to 9 units under limits of 20 and of 7 units.
+func (c *holdCaller) takeUpTo(twenty, seven headgate.Bound, reverse bool) {
+	ops := []headgate.HoldOp{{Op: headgate.Op{Bound: twenty, Key: "twenty", Cost: 9}}, {Op: headgate.Op{Bound: seven, Key: "seven", Cost: 9}}}
+	if reverse {
+		slices.Reverse(ops)
+	}
+	for _, want := range []int64{7, 0} {
+		results := make([]headgate.HoldResult, len(ops))
+		_, err := c.store.ApplyHolds(background, start, headgate.TakeUpTo, 0, ops, results)
+		if c.mustf(err, "take up to 9"); results[0].Granted != want || results[1].Granted != want {
+			c.failf("%s: take up to 9 under 20/1h and 7/1h: got %+v want %d granted", c.algorithm, results, want)
+		}
+	}
+	d, err := twenty.Apply(background, start, "twenty", headgate.Peek, 0)
+	if c.mustf(err, "peek"); d.Remaining != 13 {
+		c.failf("%s: after 7 units of 20 were taken: got %s want 13 remaining", c.algorithm, formatDecision(d))
+	}
+}
