@@ -3,10 +3,8 @@ package headgate
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -98,9 +96,7 @@ func (o *HoldOptions) id() (id HoldID, err error) {
 		return id, fmt.Errorf("%w: its id has %d bytes; must be 1 to %d", ErrInvalidHold, len(o.ID), maxHoldIDLen)
 	}
 	if o.ID == "" {
-		binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
-		binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
-		return id, nil
+		return NewHoldID(), nil
 	}
 	sum := sha256.Sum256([]byte(o.ID))
 	copy(id[:], sum[:])

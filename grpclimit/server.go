@@ -140,7 +140,7 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 	case !d.Allowed:
 		return s.deny(ctx, g, call, q, &d)
 	}
-	if err := q.Hold(ctx, d.Delay); err != nil {
+	if err := q.AwaitTurn(ctx, d.Delay); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
 	if g == &s.messages {

@@ -258,8 +258,8 @@ func TestAdjustCostAfterDisconnect(t *testing.T) {
 		}
 	}
 	events := recorded.all()
-	if last := events[len(events)-1]; last.Verb != "refund" || last.Cost != 3 || last.Policy != "two" || last.Decision.Remaining != 9 {
-		t.Errorf("the observer received %+v last want a refund of 3", last)
+	if last := events[len(events)-1]; last.Verb != "commit" || last.Cost != 1 || last.Policy != "two" || last.Decision.Remaining != 9 {
+		t.Errorf("the observer received %+v last want a commit of 1", last)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestAdjustCostAfterDisconnect(t *testing.T) {
 // change.
 func TestAdjustCostStoreError(t *testing.T) {
 	t.Parallel()
-	for name, cost := range map[string]int64{"refund": 0, "take": 9} {
+	for name, cost := range map[string]int64{"less": 0, "more": 9} {
 		store, recorded := memstore.New(nil), &eventRecorder{}
 		h := newMiddlewareOn(t, store, &httplimit.Options{Observer: recorded}, httplimit.Charge{
 			Policy: policy("p", "10/1h"), AdjustCost: func(httplimit.Response) int64 { return cost },
@@ -276,7 +276,7 @@ func TestAdjustCostStoreError(t *testing.T) {
 			t.Errorf("%s: got %d want the handler's 200", name, got)
 		}
 		events := recorded.all()
-		if last := events[len(events)-1]; last.Verb != name || !errors.Is(last.Err, headgate.ErrClosed) {
+		if last := events[len(events)-1]; last.Verb != "commit" || !errors.Is(last.Err, headgate.ErrClosed) {
 			t.Errorf("%s: the observer received %+v last want the failed operation", name, last)
 		}
 	}
@@ -375,14 +375,14 @@ func TestRegainedUnitsAreNotRefunded(t *testing.T) {
 	}
 }
 
-// The observer eventRecorder of what was taken in the end, and not of each try.
+// The observer receives the final cost, if it differs from the charge.
 func TestObserverReceivesFinalCost(t *testing.T) {
 	t.Parallel()
 	recorded := &eventRecorder{}
 	for _, c := range []struct {
 		cost int64
 		want []int64
-	}{{7, []int64{2, 5}}, {100, []int64{2, 8}}, {2, []int64{2}}} {
+	}{{7, []int64{2, 7}}, {100, []int64{2, 100}}, {2, []int64{2}}} {
 		recorded.events = nil
 		serve(newMiddleware(t, &httplimit.Options{Observer: recorded}, httplimit.Charge{
 			Policy: policy("p", "10/1h"), Cost: costs(2), AdjustCost: func(httplimit.Response) int64 { return c.cost },

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 
 	"github.com/headgate/headgate"
@@ -49,22 +48,5 @@ func TestAdjustCostScenarios(t *testing.T) {
 				return admitted
 			}
 		},
-	})
-}
-
-// A place in a queue is not refunded, because later requests were already given their
-// times.
-func TestAdjustCostKeepsQueuePlaces(t *testing.T) {
-	t.Parallel()
-	inSynctest(t, func(t *testing.T) {
-		l := newQueueTest(t, nil, httplimit.Charge{Policy: queue("q", "1/s queue 9"), AdjustCost: httplimit.OnlyFailures})
-		first, second := l.send(t.Context()), l.send(t.Context())
-		<-first
-		third := l.send(t.Context())
-		<-second
-		<-third
-		if want := []int64{0, 1000, 2000}; !slices.Equal(l.handled, want) {
-			t.Errorf("handled after %v ms want %v", l.handled, want)
-		}
 	})
 }

@@ -42,6 +42,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/clientaddr"
@@ -74,23 +76,25 @@ type Charge struct {
 	// When reports whether the charge applies to a request. If When is nil, the charge
 	// always applies. A request to which no charge applies is not limited.
 	When func(*http.Request) bool
-	// AdjustCost returns the final cost of the request after the handler has returned.
-	// If the final cost is lower than the charge, the difference is refunded. If it is
-	// higher, the difference is spent, as far as units remain. If AdjustCost is nil,
-	// the charge is not changed. See [OnlyFailures] and [OnlyStatus].
+	// AdjustCost returns the final cost of the request after the handler has returned. A
+	// lower cost than the charge has the same effect as if it had been charged at the
+	// beginning. For a higher cost, HoldSettings.Over of the policy defines whether the
+	// difference is owed, which is the default, or spent as far as units remain. If
+	// AdjustCost is nil, the charge is not changed. See [OnlyFailures] and [OnlyStatus].
 	//
 	// Only the original charge limits parallel requests, so Cost should return the
-	// highest likely cost. An adjustment takes one store operation for each limit,
-	// between the return of the handler and the end of the response. The header fields
-	// are sent earlier and do not change. The cost is also adjusted if the client
-	// disconnected or the handler panicked. Errors are reported only to the observer,
-	// and the original charge stays. If AdjustCost itself panics, the charges that are
-	// not yet adjusted stay, too.
+	// highest likely cost. The middleware opens a hold before the handler and commits it
+	// after the handler, before the end of the response: see [headgate.Limiter.Hold].
+	// Each takes one store operation for all charges of the request together. The header
+	// fields are sent earlier and do not change. The cost is also adjusted if the client
+	// disconnected or the handler panicked. The original charge stays if the handler ran
+	// for longer than Options.HoldTTL, if the key has too many open holds (HoldSettings),
+	// and after an error of the commit, which is reported only to the observer. If
+	// AdjustCost itself panics, the charges that are not yet adjusted stay, too.
 	//
-	// No unit is refunded twice. Units that became available again while the handler
-	// ran are not refunded. Other units are refunded only to the store or the local
-	// fallback that granted them. Units in a leaky bucket's queue are never refunded,
-	// because later requests have already been given their delays.
+	// New returns an error if a charge of the middleware has a leaky bucket, because
+	// later requests have already been given their delays, and if the store does not
+	// support holds.
 	AdjustCost func(Response) int64
 }
 
@@ -126,9 +130,14 @@ type Options struct {
 	// [Unavailable]. To fail open instead, set OnStoreError in the policy, which
 	// requires a store wrapped by package fallback.
 	ErrorHandler func(http.ResponseWriter, *http.Request, error)
+	// HoldTTL is the time that handlers may take if a charge has an AdjustCost function:
+	// [headgate.MinHoldTTL] to [headgate.MaxHoldTTL]. After that time the original charge
+	// stays. 0 means 10 minutes.
+	HoldTTL time.Duration
 	// Observer receives one event for each charge of a decided request. It also
-	// receives each refund and each further charge by AdjustCost, and each cancellation
-	// or refund for a request that left a queue early. nil means no observer.
+	// receives each cost that AdjustCost changed, with the verb “commit”, and each
+	// cancellation or refund for a request that left a queue early. nil means no
+	// observer.
 	Observer headgate.Observer
 }
 
@@ -183,8 +192,30 @@ func newMiddleware(store headgate.Store, opts *Options, charges []Charge) (m *mi
 	if m.charges, bound, err = bindAll(store, charges); err != nil {
 		return nil, err
 	}
+	if err := m.checkHolds(bound); err != nil {
+		return nil, err
+	}
 	m.needsTime = m.writer.NeedsTime()
 	m.sets = admission.NewFieldSets(m.writer, bound)
 	m.single, m.fieldRoom = m.fastPathCharge(), m.fieldRoomOf()
 	return m, nil
+}
+
+// defaultHoldTTL is the default of Options.HoldTTL.
+const defaultHoldTTL = 10 * time.Minute
+
+// checkHolds sets the default of HoldTTL, and returns an error if a charge has an
+// AdjustCost function that does not work.
+func (m *middleware) checkHolds(charges []admission.Charge) error {
+	ttl := &m.opts.HoldTTL
+	if *ttl == 0 {
+		*ttl = defaultHoldTTL
+	}
+	if *ttl < headgate.MinHoldTTL || *ttl > headgate.MaxHoldTTL {
+		return fmt.Errorf("%w: HoldTTL is %v; must be 1ms to 168h (7 days)", ErrInvalidOptions, *ttl)
+	}
+	if !slices.ContainsFunc(m.charges, func(c charge) bool { return c.adjust != nil }) {
+		return nil
+	}
+	return admission.CheckHolds(m.core.Store, charges, "AdjustCost", ErrInvalidOptions)
 }

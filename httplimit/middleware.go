@@ -62,7 +62,7 @@ func (m *middleware) admit(w http.ResponseWriter, r *http.Request, s *requestSta
 	}
 	decidedAt := time.Now()
 	if s.combined.Allowed {
-		if err := s.Hold(r.Context(), s.combined.Delay); err != nil {
+		if err := s.AwaitTurn(r.Context(), s.combined.Delay); err != nil {
 			m.writeError(w, r, err)
 			return false
 		}

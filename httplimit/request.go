@@ -89,9 +89,10 @@ func (s *requestState) decide(ctx context.Context) (err error) {
 		return err
 	}
 	if s.adjusts {
-		s.MarkTaken(headgate.StoreClock)
+		s.combined, err = s.DecideAndHold(ctx, s.middleware.opts.HoldTTL)
+	} else {
+		s.combined, err = s.Decide(ctx)
 	}
-	s.combined, err = s.Decide(ctx)
 	return err
 }
 
@@ -146,11 +147,15 @@ func (s *requestState) serveAndAdjust(w http.ResponseWriter, r *http.Request, ne
 // of resp.
 func (s *requestState) adjust(r *http.Request, resp Response) {
 	resp.Request = r
-	parts := s.Parts()
-	for i := range parts {
+	costs := make([]int64, len(s.charges))
+	for i := range s.charges {
+		costs[i] = s.charges[i].cost
+	}
+	defer s.Settle(r.Context(), costs) // also if AdjustCost panics
+	for i := range s.charges {
 		if adjust := s.charges[i].charge.adjust; adjust != nil {
-			resp.Charged = parts[i].Cost
-			s.Settle(r.Context(), &parts[i], max(adjust(resp), 0))
+			resp.Charged = s.charges[i].cost
+			costs[i] = max(adjust(resp), 0)
 		}
 	}
 }

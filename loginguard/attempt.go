@@ -30,7 +30,8 @@ type Client struct {
 }
 
 // Attempt is one guess, such as a login with a password. It is charged when it is
-// created, and refunded when it succeeds. Its methods may be called concurrently.
+// created, and the charge is cancelled when it succeeds. Its methods may be called
+// concurrently.
 type Attempt struct {
 	guard         *Guard
 	client        Client // the client, with its account normalised
@@ -129,8 +130,7 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 		a.decision.Allowed = true
 		return nil
 	}
-	a.charged.MarkTaken(now)
-	if err := a.charged.Take(ctx, a.guard.store, now); err != nil {
+	if err := a.charged.Hold(ctx, a.guard.store, now, outcomeTTL); err != nil {
 		return err
 	}
 	a.decision = root.Combine(a.charged.Decisions)
@@ -185,18 +185,19 @@ func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 // already reported.
 func (a *Attempt) Failed() { a.keepCharge(KindFailed) }
 
-// keepCharge ends the attempt without a refund and notifies the observer.
+// keepCharge ends the attempt, keeps its charge, and notifies the observer.
 func (a *Attempt) keepCharge(kind EventKind) {
 	if a.Allowed() && !a.finished.Swap(true) {
 		a.guard.observe(a.event(kind, nil))
 	}
 }
 
-// Succeeded reports that the guess was right: the charge is refunded and the pair
-// becomes known. It does nothing if the attempt was denied or an outcome was already
-// reported. An error means that the store did not record the success completely; a
-// charge that was not refunded counts as a failure until it expires. Succeeded takes up
-// to two round trips: the refunds of all limits are sent concurrently.
+// Succeeded reports that the guess was right: the pair becomes known, and the limits are
+// as if the attempt had not been charged. It does nothing if the attempt was denied or
+// an outcome was already reported. More than a minute after the attempt, its charge
+// stays and counts as a failure. It also stays if the store did not record the success,
+// which an error reports. Succeeded takes one round trip, or two if the middleware judged
+// the success by the response status.
 func (a *Attempt) Succeeded(ctx context.Context) error {
 	return a.succeed(ctx, headgate.StoreClock, true)
 }
@@ -214,7 +215,7 @@ func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain boo
 	}
 	kind, err := KindSucceeded, error(nil)
 	if !a.exempt {
-		kind, err = a.refund(ctx, now, certain)
+		kind, err = a.cancelCharge(ctx, now, certain)
 	}
 	if err != nil {
 		kind = KindError
@@ -223,7 +224,7 @@ func (a *Attempt) succeed(ctx context.Context, now headgate.Instant, certain boo
 	return err
 }
 
-func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool) (EventKind, error) {
+func (a *Attempt) cancelCharge(ctx context.Context, now headgate.Instant, certain bool) (EventKind, error) {
 	if err := checkInstant(now); err != nil {
 		return KindError, err
 	}
@@ -233,19 +234,21 @@ func (a *Attempt) refund(ctx context.Context, now headgate.Instant, certain bool
 			return KindUnconfirmed, err
 		}
 	}
-	charges := len(a.charged.Ops)
-	errs := make([]error, charges+1)
+	var held, marked error
 	var wait sync.WaitGroup
-	for i := range charges {
-		wait.Go(func() { _, _, errs[i] = a.charged.Release(ctx, now, i, 1) })
+	if a.charged.IsHeld() {
+		wait.Go(func() { held = a.charged.Commit(ctx, a.guard.store, now, make([]int64, len(a.charged.Ops))) })
 	}
 	// Mark the pair as known by spending the rest of its bucket. A denial is not an
 	// error: a concurrent success has already made the pair known.
 	if a.unmarkedParts > 0 {
-		_, errs[charges] = allow(ctx, a.guard.known, now, a.keys.addressPair, a.unmarkedParts)
+		_, marked = allow(ctx, a.guard.known, now, a.keys.addressPair, a.unmarkedParts)
 	}
 	wait.Wait()
-	return KindSucceeded, errors.Join(errs...)
+	if errors.Is(held, headgate.ErrUnknownHold) || errors.Is(held, headgate.ErrExpiredHold) {
+		held = nil // too late: the charge stays
+	}
+	return KindSucceeded, errors.Join(held, marked)
 }
 
 // allow calls AllowAt with the instant now, or AllowN if now is [headgate.StoreClock].

@@ -68,6 +68,9 @@ func New(store headgate.Store, opts *Options) (*Guard, error) {
 	if err := g.bind(store); err != nil {
 		return nil, err
 	}
+	if err := admission.CheckHolds(store, nil, "a guard", ErrInvalidOptions); err != nil {
+		return nil, err
+	}
 	g.secret = append([]byte(nil), o.Secret...)
 	if o.Secret == nil {
 		g.secret = processSecret()
@@ -86,6 +89,10 @@ var processSecret = sync.OnceValue(func() []byte {
 	_, _ = rand.Read(secret) // crypto/rand.Read never returns an error
 	return secret
 })
+
+// outcomeTTL is the time in which the success of an attempt must be reported. Attempts
+// without an outcome are failures.
+const outcomeTTL = time.Minute
 
 // bind binds all limits of the guard to the store. It does no I/O.
 func (g *Guard) bind(store headgate.Store) (err error) {
@@ -125,7 +132,10 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 }
 
 func (g *Guard) policy(name string, limit headgate.Limit) headgate.Policy {
-	return headgate.Policy{Name: name, Limits: []headgate.Limit{limit}, OnStoreError: g.opts.OnStoreError}
+	return headgate.Policy{
+		Name: name, Limits: []headgate.Limit{limit}, OnStoreError: g.opts.OnStoreError,
+		Holds: headgate.HoldSettings{MaxOpen: headgate.MaxOpenHolds},
+	}
 }
 
 // digest returns the keyed hash of the parts as 32 hexadecimal digits. The input of the

@@ -53,7 +53,7 @@ type sharedStore struct{ *memstore.Store }
 func (sharedStore) Shared() bool { return true }
 
 // unknownStore is a store that does not report whether it is shared.
-type unknownStore struct{ headgate.Store }
+type unknownStore struct{ headgate.HoldStore }
 
 func withFallback(t *testing.T, inner headgate.Store) headgate.Store {
 	store, err := fallback.New(inner, nil)

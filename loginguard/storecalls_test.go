@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testserver"
@@ -46,6 +47,18 @@ func (s *recordingStore) ApplyAll(ctx context.Context, now headgate.Instant, ops
 		inner[i].Bound = b.Bound
 	}
 	return s.Store.ApplyAll(ctx, now, inner, peek, d)
+}
+
+func (s *recordingStore) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, r []headgate.HoldResult,
+) (headgate.Instant, error) {
+	inner := slices.Clone(ops)
+	for i, op := range ops {
+		b := op.Bound.(*recordingBound)
+		s.note("holds ", verb, " ", b.name, " ", len(op.Key))
+		inner[i].Bound = b.Bound
+	}
+	return s.Store.ApplyHolds(ctx, now, verb, ttl, inner, r)
 }
 
 func (b *recordingBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, n int64) (headgate.Decision, error) {

@@ -26,6 +26,9 @@ type Batch struct {
 	taken    time.Time
 	reserved bool                      // true if the only op is a reservation that is not yet due
 	token    headgate.ReservationToken // token of the reservation
+
+	held    []headgate.HoldOp     // ops of the open hold, in the order of Ops; empty if there is none
+	results []headgate.HoldResult // memory for the results of held
 }
 
 // Add adds an operation. queues is whether the algorithm has a queue.
@@ -41,7 +44,8 @@ func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 // with one limit.
 func (b *Batch) Reset() {
 	clear(b.Ops)
-	b.Ops = b.Ops[:0]
+	clear(b.held)
+	b.Ops, b.held = b.Ops[:0], b.held[:0]
 	b.Decisions = b.Decisions[:0]
 	b.isQueue = b.isQueue[:0]
 	b.anyQueue, b.hasTime, b.reserved = false, false, false
@@ -126,13 +130,11 @@ func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 	return nil
 }
 
-// Release refunds units of the operation at index i or cancels its reservation, unless
-// units would be granted twice. It returns the action and the decision after the
+// Release refunds the units of the operation at index i or cancels its reservation,
+// unless units would be granted twice. It returns the action and the decision after the
 // action. [turn.Keep] means that nothing was refunded. Release makes at most one store
 // operation.
-func (b *Batch) Release(
-	ctx context.Context, now headgate.Instant, i int, units int64,
-) (did turn.Action, d headgate.Decision, err error) {
+func (b *Batch) Release(ctx context.Context, now headgate.Instant, i int) (did turn.Action, d headgate.Decision, err error) {
 	op, degraded := &b.Ops[i], b.Decisions[i].Degraded != headgate.ReasonNone
 	taken := turn.Taken{
 		Queues: b.isQueue[i], Reserved: b.reserved, Age: b.age(now), ResetAfter: b.Decisions[i].ResetAfter,
@@ -141,7 +143,7 @@ func (b *Batch) Release(
 	case turn.Cancel:
 		d, err = op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token)
 	case turn.Refund:
-		d, err = op.Bound.Apply(turn.WithSource(ctx, degraded), now, op.Key, headgate.Refund, units)
+		d, err = op.Bound.Apply(turn.WithSource(ctx, degraded), now, op.Key, headgate.Refund, op.Cost)
 		if !degraded && d.Degraded != headgate.ReasonNone {
 			did = turn.Keep // the store granted the units and is unavailable
 		}

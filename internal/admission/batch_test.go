@@ -39,7 +39,7 @@ func TestReleaseUsesCallerTime(t *testing.T) {
 		if err := b.Take(t.Context(), store, noon); err != nil {
 			t.Fatal(err)
 		}
-		did, _, err := b.Release(t.Context(), noon+headgate.Instant(tt.after.Microseconds()), 0, 1)
+		did, _, err := b.Release(t.Context(), noon+headgate.Instant(tt.after.Microseconds()), 0)
 		if err != nil || did != tt.want {
 			t.Errorf("%v later: got %v, error %v want %v", tt.after, did, err, tt.want)
 		}
@@ -59,7 +59,7 @@ func TestReleaseAfterReservationIsDue(t *testing.T) {
 		if err := b.Await(t.Context(), b.Decisions[0].Delay); err != nil {
 			t.Fatal(err)
 		}
-		if did, _, err := b.Release(t.Context(), headgate.StoreClock, 0, 9); err != nil || did != turn.Keep {
+		if did, _, err := b.Release(t.Context(), headgate.StoreClock, 0); err != nil || did != turn.Keep {
 			t.Errorf("after its turn: got %v, error %v want nothing done", did, err)
 		}
 	}

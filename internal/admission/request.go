@@ -15,10 +15,6 @@ type Core struct {
 	Observer headgate.Observer // receives an event for each charge; nil means no observer
 }
 
-// maxTries is the maximum number of attempts of spend, because other requests may spend
-// the units between two attempts.
-const maxTries = 3
-
 // Request is one request with several charges. With Core set, the zero value is ready
 // for use. [Request.Reset] keeps the memory.
 type Request struct {
@@ -60,7 +56,18 @@ func (q *Request) DecisionsOf(p *Part) []headgate.Decision {
 // Decide makes all charges or none, and returns the combined decision. There must be at
 // least one charge.
 func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
-	err = q.Take(ctx, q.Store, headgate.StoreClock)
+	return q.combined(q.Take(ctx, q.Store, headgate.StoreClock))
+}
+
+// DecideAndHold is like Decide, and opens a hold that [Request.Settle] ends. The hold
+// expires after ttl; the costs are then final.
+func (q *Request) DecideAndHold(ctx context.Context, ttl time.Duration) (headgate.Decision, error) {
+	return q.combined(q.Batch.Hold(ctx, q.Store, headgate.StoreClock, ttl))
+}
+
+// combined reports the decisions to the observer and returns the combined decision. err
+// is the error of the store.
+func (q *Request) combined(err error) (d headgate.Decision, _ error) {
 	if q.Observer != nil {
 		for i := range q.parts {
 			p := &q.parts[i]
@@ -77,9 +84,9 @@ func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 	}
 }
 
-// Hold blocks the allowed request for delay. If the request ends earlier, Hold releases
-// its units and returns the error of [turn.Await].
-func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
+// AwaitTurn blocks the allowed request for delay. If the request ends earlier, AwaitTurn
+// releases its units and returns the error of [turn.Await].
+func (q *Request) AwaitTurn(ctx context.Context, delay time.Duration) error {
 	err := q.Await(ctx, delay)
 	if err == nil {
 		return nil
@@ -87,33 +94,19 @@ func (q *Request) Hold(ctx context.Context, delay time.Duration) error {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	for i := range q.parts {
-		q.releasePart(ctx, &q.parts[i], q.parts[i].Cost)
+		q.releasePart(ctx, &q.parts[i])
 	}
 	return err
 }
 
-// Settle changes the units of one charge to cost. It refunds the difference, or spends
-// the difference as far as units remain. For a request that may be settled, call
-// [Batch.MarkTaken] before Decide.
-func (q *Request) Settle(ctx context.Context, p *Part, cost int64) {
-	ctx, done := turn.Detached(ctx)
-	defer done()
-	switch {
-	case cost < p.Cost:
-		q.releasePart(ctx, p, p.Cost-cost)
-	case cost > p.Cost:
-		q.spend(ctx, p, cost-p.Cost)
-	}
-}
-
-// releasePart releases units of each limit of a charge; see [Batch.Release]. Units that
-// cannot be released stay spent.
-func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
+// releasePart releases the units of each limit of a charge; see [Batch.Release]. Units
+// that cannot be released stay spent.
+func (q *Request) releasePart(ctx context.Context, p *Part) {
 	done := turn.Keep
 	var failed error
 	var decisions []headgate.Decision
 	for i := range p.Charge.Limits {
-		did, d, err := q.Release(ctx, headgate.StoreClock, p.first+i, units)
+		did, d, err := q.Release(ctx, headgate.StoreClock, p.first+i)
 		if did == turn.Keep {
 			continue
 		}
@@ -123,29 +116,29 @@ func (q *Request) releasePart(ctx context.Context, p *Part, units int64) {
 		decisions = append(decisions, d)
 	}
 	if len(decisions) > 0 {
-		q.observe(p, done.String(), units, decisions, failed)
+		q.observe(p, done.String(), p.Cost, decisions, failed)
 	}
 }
 
-// spend spends at most units more units under a charge, the same number from each
-// limit.
-func (q *Request) spend(ctx context.Context, p *Part, units int64) {
-	var more Batch
-	for i, l := range p.Charge.Limits {
-		more.Add(l.Bound, p.Charge.Queues, q.Ops[p.first+i].Key, units)
+// Settle ends the hold of DecideAndHold with the actual cost of each charge, as if the
+// costs had been charged at the beginning. The observer receives an event for each
+// charge whose cost changed. Settle does nothing if there is no hold.
+func (q *Request) Settle(ctx context.Context, actual []int64) {
+	if !q.IsHeld() {
+		return
 	}
-	for range maxTries {
-		for i := range more.Ops {
-			more.Ops[i].Cost = units
+	ctx, done := turn.Detached(ctx)
+	defer done()
+	costs := make([]int64, 0, len(q.Ops))
+	for i := range q.parts {
+		for range q.parts[i].Charge.Limits {
+			costs = append(costs, actual[i])
 		}
-		err := q.Store.ApplyAll(ctx, headgate.StoreClock, more.Ops, false, more.Decisions)
-		all := root.Combine(more.Decisions)
-		if err != nil || all.Allowed {
-			q.observe(p, headgate.Take.String(), units, more.Decisions, err)
-			return
-		}
-		if units = min(units, all.Remaining); units == 0 {
-			return
+	}
+	err := q.Commit(ctx, q.Store, headgate.StoreClock, costs)
+	for i := range q.parts {
+		if p := &q.parts[i]; actual[i] != p.Cost {
+			q.observe(p, "commit", actual[i], q.DecisionsOf(p), err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package admissiontest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -64,6 +65,19 @@ func (s *outage) ApplyAll(ctx context.Context, now headgate.Instant, ops []headg
 		inner[i] = headgate.Op{Bound: op.Bound.(*outageBound).Bound, Key: op.Key, Cost: op.Cost}
 	}
 	return s.Store.ApplyAll(ctx, now, inner, peek, d)
+}
+
+func (s *outage) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, r []headgate.HoldResult,
+) (headgate.Instant, error) {
+	if err := s.err(); err != nil {
+		return 0, err
+	}
+	inner := slices.Clone(ops)
+	for i, op := range ops {
+		inner[i].Bound = op.Bound.(*outageBound).Bound
+	}
+	return s.Store.ApplyHolds(ctx, now, verb, ttl, inner, r)
 }
 
 func (b *outageBound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {

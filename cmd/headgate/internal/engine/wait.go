@@ -56,7 +56,7 @@ func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 // whether any charge was refunded or cancelled in the store. failed is the last error.
 func (c *charges) release(ctx context.Context, from, to int) (released bool, failed error) {
 	for i := from; i < to; i++ {
-		did, _, err := c.Release(ctx, headgate.StoreClock, i, c.Ops[i].Cost)
+		did, _, err := c.Release(ctx, headgate.StoreClock, i)
 		if released = released || did != turn.Keep; err != nil {
 			failed = err
 		}
