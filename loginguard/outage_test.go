@@ -100,7 +100,8 @@ func TestUnchargedAttemptsAreNotRefunded(t *testing.T) {
 	for _, a := range uncharged {
 		mustSucceed(t, headgate.StoreClock, a)
 	}
-	// A call that the server executed late has charged an attempt. Its success cancels it.
+	// A call that the server executed late has charged an attempt. Its success cancels
+	// it.
 	if d := left(); d.Remaining > 7 {
 		t.Errorf("%d left of 10 after 3 failures and uncharged successes; want at most 7", d.Remaining)
 	}
