@@ -40,6 +40,11 @@ type Vector struct {
 	Limit     *Limit       `json:"limit,omitempty"`
 	Limits    []NamedLimit `json:"limits,omitempty"`
 
+	// OnExpiry and Over are the settings for holds: keep or release, and owe or clip. They
+	// are empty if the timeline has no holds.
+	OnExpiry string `json:"on_expiry,omitempty"`
+	Over     string `json:"over,omitempty"`
+
 	Timeline []Step   `json:"timeline"`
 	Answers  []Answer `json:"answers"` // the answer to each step of Timeline
 }
@@ -68,8 +73,11 @@ type NamedLimit struct {
 type Step struct {
 	TimeUS  int64  `json:"t_us"` // time of the request in µs since the epoch
 	Key     string `json:"key,omitempty"`
-	Verb    string `json:"verb"` // take, peek, refund or reset
+	Verb    string `json:"verb"` // take, peek, refund or reset; hold, commit, extend, cancel, debit or up_to
 	Cost    int64  `json:"cost,omitempty"`
+	ID      string `json:"id,omitempty"`     // id of the hold
+	TTLUS   int64  `json:"ttl_us,omitempty"` // time until the hold expires, in µs; for hold and extend
+	Actual  int64  `json:"actual,omitempty"` // actual cost; for commit
 	Comment string `json:"comment,omitempty"`
 
 	// Limit overrides the limit of the vector for this request. The key keeps its state
@@ -99,6 +107,9 @@ type Answer struct {
 	DelayUS      int64    `json:"delay_us"`
 	Never        bool     `json:"never"`
 	DeniedBy     []string `json:"denied_by,omitempty"` // names of the limits that denied, if the step has Checks
+	Granted      int64    `json:"granted,omitempty"`   // units that up_to spent
+	Replayed     bool     `json:"replayed,omitempty"`  // whether the operation had been executed before
+	Error        string   `json:"error,omitempty"`     // unknown_hold, expired_hold or conflict; the other fields are then zero
 }
 
 // Load reads all files, first those in the folder handworked. It returns an error only

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the generated files anew; those w
 // answers come from an independent model in math/big rationals, not from the tested
 // code.
 func TestGeneratedFilesMatchModel(t *testing.T) {
-	for i, f := range append(generatedFiles(t, shipped()), severalLimits(), changedLimits()) {
+	for i, f := range append(generatedFiles(t, shipped()), severalLimits(), changedLimits(), holds(t)) {
 		t.Run(f.Name, func(t *testing.T) {
 			name := filepath.FromSlash(f.Name)
 			text := encode(t, f)
@@ -337,6 +337,9 @@ func encode(t *testing.T, f conformance.File) []byte {
 		fmt.Fprintf(&b, "%s\n    {\n      \"name\": %s,\n", comma(i), line(v.Name))
 		if v.Limit != nil {
 			fmt.Fprintf(&b, "      \"algorithm\": %s,\n      \"limit\": %s,\n", line(v.Algorithm), line(v.Limit))
+			if v.OnExpiry != "" {
+				fmt.Fprintf(&b, "      \"on_expiry\": %s,\n      \"over\": %s,\n", line(v.OnExpiry), line(v.Over))
+			}
 		} else {
 			b.WriteString("      \"limits\": [" + lines(v.Limits, line) + "],\n")
 		}
