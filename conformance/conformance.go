@@ -40,8 +40,8 @@ type Vector struct {
 	Limit     *Limit       `json:"limit,omitempty"`
 	Limits    []NamedLimit `json:"limits,omitempty"`
 
-	// OnExpiry and Over are the settings for holds: keep or release, and owe or clip. They
-	// are empty if the timeline has no holds.
+	// OnExpiry and Over are the settings for holds: keep or release, and owe or clip.
+	// They are empty if the timeline has no holds.
 	OnExpiry string `json:"on_expiry,omitempty"`
 	Over     string `json:"over,omitempty"`
 
@@ -109,7 +109,7 @@ type Answer struct {
 	DeniedBy     []string `json:"denied_by,omitempty"` // names of the limits that denied, if the step has Checks
 	Granted      int64    `json:"granted,omitempty"`   // units that up_to spent
 	Replayed     bool     `json:"replayed,omitempty"`  // whether the operation had been executed before
-	Error        string   `json:"error,omitempty"`     // unknown_hold, expired_hold or conflict; the other fields are then zero
+	Error        string   `json:"error,omitempty"`     // unknown_hold, expired_hold or conflict; other fields are zero
 }
 
 // Load reads all files, first those in the folder handworked. It returns an error only
