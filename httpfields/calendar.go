@@ -40,7 +40,7 @@ func (s *Set) during(w *Writer, now time.Time) *Set {
 	if at := s.at.Load(); at != nil && at.begin <= t && t < at.end {
 		return at.set
 	}
-	at := &setAt{begin: 0, end: 1<<63 - 1, set: &Set{limits: slices.Clone(s.limits), hasDuplicates: s.hasDuplicates}}
+	at := &setAt{begin: 0, end: 1<<63 - 1, set: &Set{limits: slices.Clone(s.limits), hasDuplicates: s.hasDuplicates, hasUnreported: s.hasUnreported}}
 	for i := range at.set.limits {
 		l := &at.set.limits[i]
 		if l.calendar == nil {

@@ -37,6 +37,14 @@ const (
 	// GitHub is like XRateLimitEpoch, and also sends X-RateLimit-Used and
 	// X-RateLimit-Resource.
 	GitHub Dialect = "github"
+	// OpenAI sends the fields of the OpenAI API: for requests and for tokens,
+	// x-ratelimit-limit-requests, x-ratelimit-remaining-requests and
+	// x-ratelimit-reset-requests, which is a duration such as 6m0s; see [Limit].Unit.
+	OpenAI Dialect = "openai"
+	// Anthropic sends the fields of the Anthropic API: for requests and for tokens,
+	// anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining and
+	// anthropic-ratelimit-requests-reset, which is a time; see [Limit].Unit.
+	Anthropic Dialect = "anthropic"
 	// Off sends no fields, except for Retry-After and Cache-Control on a denial.
 	Off Dialect = "off"
 )
@@ -77,6 +85,7 @@ type Writer struct {
 	ietf, draft07, draft06, draft03 bool
 	xReset                          resetForm
 	github                          bool
+	openAI, anthropic               bool
 	allLimits                       bool
 	when                            When
 	// number of values that differ between responses, not counting Retry-After
@@ -128,8 +137,8 @@ func New(opts *Options) (*Writer, error) {
 }
 
 // NeedsTime reports whether [Writer.Write] uses its parameter now. It does only for
-// dialects with times in seconds since 1970.
-func (w *Writer) NeedsTime() bool { return w.xReset == resetEpoch }
+// dialects with times, such as [GitHub] and [Anthropic].
+func (w *Writer) NeedsTime() bool { return w.xReset == resetEpoch || w.anthropic }
 
 // fieldNames lists the fields of each dialect, spelled as in the specifications. Two
 // dialects may share a field if both write the field in the same form.
@@ -143,7 +152,9 @@ var fieldNames = map[Dialect][]string{
 	GitHub: {
 		"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Used", "X-RateLimit-Resource",
 	},
-	Off: {},
+	OpenAI:    namesOfUnits(openAIFields),
+	Anthropic: namesOfUnits(anthropicFields),
+	Off:       {},
 }
 
 // conflicts lists pairs of dialects that write the same field in different forms.
@@ -169,7 +180,7 @@ func normalizeDialects(dialects []Dialect) ([]Dialect, error) {
 		d = cmp.Or(d, IETF)
 		if _, known := fieldNames[d]; !known {
 			return nil, fmt.Errorf("%w: unknown dialect %.40q; must be ietf, draft-07, draft-06, draft-03, x-ratelimit, "+
-				"x-ratelimit-epoch, github or off", ErrInvalidOptions, string(d))
+				"x-ratelimit-epoch, github, openai, anthropic or off", ErrInvalidOptions, string(d))
 		}
 		if slices.Contains(list, d) {
 			return nil, fmt.Errorf("%w: duplicate dialect %s; list it once", ErrInvalidOptions, d)
@@ -208,6 +219,10 @@ func (w *Writer) addDialect(d Dialect) {
 		w.xReset, w.variableValues = resetDelta, w.variableValues+2
 	case XRateLimitEpoch:
 		w.xReset, w.variableValues = resetEpoch, w.variableValues+2
+	case OpenAI:
+		w.openAI, w.variableValues = true, w.variableValues+2*len(openAIFields)
+	case Anthropic:
+		w.anthropic, w.variableValues = true, w.variableValues+2*len(anthropicFields)
 	case GitHub:
 		w.xReset, w.github, w.variableValues = resetEpoch, true, w.variableValues+3
 	}

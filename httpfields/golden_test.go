@@ -38,6 +38,13 @@ func one(text string, algorithm headgate.Algorithm) []httpfields.Limit {
 	return []httpfields.Limit{limit("api", text, algorithm)}
 }
 
+// counting returns a limit of a unit.
+func counting(unit httpfields.Unit, text string, algorithm headgate.Algorithm) httpfields.Limit {
+	l := limit(string(unit), text, algorithm)
+	l.Unit = unit
+	return l
+}
+
 var scenarios = []scenario{
 	{"allowed, first request", one("100/1m", ""), []step{now(1)}},
 	{"allowed, half", one("100/1m", ""), []step{now(50)}},
@@ -92,6 +99,19 @@ var scenarios = []scenario{
 		[]httpfields.Limit{limit("", "10/1s", ""), limit("", "20/1500ms", ""), limit("", "10/1s", "")},
 		[]step{now(1)},
 	},
+	{
+		"requests, tokens and money",
+		[]httpfields.Limit{counting("", "500/1m", ""), counting("tokens", "30000/1m", ""), counting("micro-dollars", "1000000/1h", "")},
+		[]step{now(100), later(1500*time.Millisecond, 3)},
+	},
+	{
+		"requests and tokens, two limits of tokens, denied",
+		[]httpfields.Limit{
+			counting(httpfields.Requests, "500/1m", ""), counting(httpfields.Tokens, "600/1m", ""), counting(httpfields.Tokens, "450/1h", headgate.FixedWindow),
+			counting(httpfields.InputTokens, "900/1m", ""),
+		},
+		[]step{now(400), later(59*time.Second+time.Millisecond, 60)},
+	},
 	{"name with invalid characters", []httpfields.Limit{limit(" a \"b\\c\" é\n", "10/1s", "")}, []step{now(1)}},
 }
 
@@ -107,6 +127,8 @@ var dialectFiles = []struct {
 	{"x-ratelimit", withDialects(httpfields.XRateLimit)},
 	{"x-ratelimit-epoch", withDialects(httpfields.XRateLimitEpoch)},
 	{"github", withDialects(httpfields.GitHub)},
+	{"openai", withDialects(httpfields.OpenAI)},
+	{"anthropic", withDialects(httpfields.Anthropic)},
 	{"off", withDialects(httpfields.Off)},
 	{"several", &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.IETF, httpfields.Draft03, httpfields.GitHub}, Expose: true}},
 }

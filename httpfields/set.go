@@ -1,6 +1,7 @@
 package httpfields
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,8 @@ type Limit struct {
 	// different limits in one [Set] have the same name, a number is appended:
 	// “default-2”, and so on.
 	Name string
-	// Limit is the rate limit. It must be valid.
+	// Limit is the rate limit. It must be valid, or [headgate.Unlimited] or
+	// [headgate.Blocked], which have no fields.
 	Limit headgate.Limit
 	// Algorithm is the algorithm of the limit. The zero value means
 	// [headgate.TokenBucket].
@@ -37,7 +39,13 @@ type Limit struct {
 	// Capacity is the maximum number of units that one request can spend, the value of
 	// [headgate.Decision].Limit. 0 means the capacity of Limit under Algorithm.
 	Capacity int64
+	// Unit is what the limit counts, for the dialects [OpenAI] and [Anthropic]. The zero
+	// value means [Requests].
+	Unit Unit
 }
+
+// unreported is the index of a limit without fields.
+const unreported = -1
 
 // Set is a list of limits that apply together to requests. It contains the text of
 // everything that is the same in all responses. It may be used concurrently. A limit
@@ -45,6 +53,7 @@ type Limit struct {
 type Set struct {
 	limits        []limit // limits in the order of the decisions
 	hasDuplicates bool    // true if at least one limit is listed twice
+	hasUnreported bool    // true if at least one limit has no fields
 	// value of RateLimit-Policy in the current draft, one element; must not be modified
 	policies []string
 	// value of RateLimit-Policy in the earlier drafts, nil if they can express none of
@@ -84,6 +93,11 @@ func (w *Writer) Set(limits ...Limit) *Set {
 	first := make(map[Limit]int, len(limits))
 	taken := make(map[string]int, len(limits))
 	for i, l := range limits {
+		if l.Limit.IsUnlimited() || l.Limit.IsBlocked() {
+			s.limits[i] = limit{Limit: l, index: unreported, fieldName: uniqueName(l.name(), taken)}
+			s.hasUnreported = true
+			continue
+		}
 		l = l.normalize()
 		if at, ok := first[l]; ok {
 			s.limits[i], s.hasDuplicates = s.limits[at], true
@@ -122,11 +136,15 @@ func (l Limit) normalize() Limit {
 		}
 	}
 	l.Capacity = clamp(l.Capacity)
-	if l.Name = safeName(l.Name); l.Name == "" {
-		l.Name = defaultName
+	l.Name = l.name()
+	if l.Unit == "" {
+		l.Unit = Requests
 	}
 	return l
 }
+
+// name returns the name in the fields, without the number that makes it unique.
+func (l Limit) name() string { return cmp.Or(safeName(l.Name), defaultName) }
 
 // isBucket reports whether the limit is a bucket that refills. If not, or if the
 // algorithm is unknown, the fields are calculated only from the waits in the decisions.

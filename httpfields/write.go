@@ -87,7 +87,10 @@ func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now
 	if a.denied {
 		fw.writeDenial(text, a.retry)
 	}
-	if !send {
+	if s.hasUnreported {
+		a.tightest = s.tightest(decisions, anyUnit)
+	}
+	if !send || a.tightest < 0 {
 		return
 	}
 	if s.hasCalendar {
@@ -102,6 +105,12 @@ func (w *Writer) Write(h http.Header, s *Set, decisions []headgate.Decision, now
 	}
 	if w.xReset != resetNone {
 		fw.writeX(text, w, &rep)
+	}
+	if w.openAI {
+		fw.writeUnits(text, openAIFields, s, decisions, now, false)
+	}
+	if w.anthropic {
+		fw.writeUnits(text, anthropicFields, s, decisions, now, true)
 	}
 	fw.writeExpose(w, a.denied)
 }
@@ -212,7 +221,7 @@ func writeAllItems(text *strings.Builder, s *Set, decisions []headgate.Decision,
 	separator := ""
 	for i := range decisions {
 		l := &s.limits[i]
-		if l.index >= maxListed && l.index != rep.index || s.hasDuplicates && s.reportedElsewhere(decisions, i) {
+		if l.index == unreported || l.index >= maxListed && l.index != rep.index || s.hasDuplicates && s.reportedElsewhere(decisions, i) {
 			continue
 		}
 		text.WriteString(separator)
