@@ -6,3 +6,6 @@ func (l *Limiter) Lines() int {
 	defer l.queues.mu.Unlock()
 	return len(l.queues.queues)
 }
+
+// Variants returns the number of limiters that WithLimits keeps.
+func (l *Limiter) Variants() int { return l.variants.Len() }

@@ -120,12 +120,8 @@ func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.D
 	if err != nil {
 		return HoldResult{}, 0, err
 	}
-	s, ok := h.checks[0].Limiter.store.(HoldStore)
-	if !ok {
-		return HoldResult{}, 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.calls())
-	}
 	results := make([]HoldResult, len(ops))
-	at, err := s.ApplyHolds(ctx, now, verb, ttl, h.ops(ops), results)
+	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
 	observeHolds(withCosts(h.checks, costs), verb, results, err)
 	if err != nil {
 		return HoldResult{}, 0, err

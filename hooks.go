@@ -6,4 +6,6 @@ func init() {
 	hooks.Combine = combine
 	hooks.Tightest = tightestOf
 	hooks.Rules = Policy.rules
+	hooks.Bind = bindRule
+	hooks.ApplyAll = applyOps
 }

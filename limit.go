@@ -45,12 +45,16 @@ type Limit struct {
 	// calendar, as in “500/day in Europe/Berlin”. Period, Burst and Queue must then be
 	// 0, except for “10000/week”, which has both; see [Calendar].
 	Calendar Calendar
+
+	constancy constancy // set by [Unlimited] and [Blocked]
 }
 
 // Capacity returns B, the maximum number of units that a bucket with this limit
 // contains.
 func (l Limit) Capacity() int64 {
 	switch {
+	case l.constancy == unlimited:
+		return MaxWindowUnits
 	case l.Queue > 0:
 		return l.Queue + 1
 	case l.Burst > 0:
@@ -62,8 +66,11 @@ func (l Limit) Capacity() int64 {
 
 // Validate returns a [*LimitError] for the first field outside the accepted range, or
 // nil. It does not check whether an algorithm accepts a rate above [MaxUnits] or uses a
-// burst or a queue: the store does.
+// burst or a queue: the store does. [Unlimited] and [Blocked] are valid only in a policy.
 func (l Limit) Validate() error {
+	if l.isConstant() {
+		return l.errConstantLimit()
+	}
 	if err := l.validateRate(); err != nil {
 		return err
 	}

@@ -77,9 +77,12 @@ func MustParseLimit(text string) Limit {
 	return l
 }
 
-// String returns the limit in its shortest text form. [ParseLimit] parses this text to
-// the same limit.
+// String returns the limit in its shortest text form. [ParsePolicyLimit] parses this text
+// to the same limit, and so does [ParseLimit], except for [Unlimited] and [Blocked].
 func (l Limit) String() string {
+	if l.isConstant() {
+		return l.constancy.text()
+	}
 	if l.isOnlyCalendar() {
 		return strconv.FormatInt(l.Rate, 10) + "/" + l.Calendar.text()
 	}
@@ -100,13 +103,14 @@ func (l Limit) String() string {
 // MarshalText returns the same text as [Limit.String], or an error if the limit is
 // invalid.
 func (l Limit) MarshalText() ([]byte, error) {
-	if err := l.Validate(); err != nil {
+	if err := l.Validate(); err != nil && !l.isConstant() {
 		return nil, err
 	}
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText parses text with [ParseLimit].
+// UnmarshalText parses text with [ParseLimit], so it does not accept “unlimited” and
+// “0/s”: the text may be from a client.
 func (l *Limit) UnmarshalText(text []byte) (err error) {
 	*l, err = ParseLimit(string(text))
 	return err
@@ -135,6 +139,9 @@ type scanner struct {
 
 func (s *scanner) limit() (l Limit, err error) {
 	s.spaces()
+	if word := s.word(); strings.EqualFold(clip(word), unlimitedText) {
+		return l, s.failAt(word, "expected the number of units; only a limit in a policy may be unlimited")
+	}
 	if l.Rate, err = s.count("rate", "the number of units, as in 10/s"); err != nil {
 		return l, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/headgate/headgate/internal/memo"
 )
 
 // Limiter applies one policy on one store. [New] creates it. It may be used
@@ -25,6 +27,7 @@ type Limiter struct {
 	fastBound Bound // fast path of Allow: bound, or nil if there is an observer
 	observer  Observer
 	queues    waitQueues
+	variants  *variants
 }
 
 // Options are the settings of a limiter. A field with the zero value has the default
@@ -45,12 +48,12 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	policy.Limits = append([]Limit(nil), policy.Limits...)
-	l := &Limiter{policy: policy, store: store}
+	l := &Limiter{policy: policy, store: store, variants: memo.New[variantKey, *Limiter](maxVariants)}
 	if opts != nil {
 		l.observer = opts.Observer
 	}
 	for _, rule := range policy.rules() {
-		b, err := store.Bind(rule)
+		b, err := bindRule(store, rule)
 		if err != nil {
 			return nil, err
 		}

@@ -48,7 +48,7 @@ func applyAll(ctx context.Context, now Instant, checks []Check, peek bool) (Deci
 		return Decision{}, err
 	}
 	decisions := make([]Decision, len(ops))
-	err = checks[0].Limiter.store.ApplyAll(ctx, now, ops, peek, decisions)
+	err = applyOps(ctx, checks[0].Limiter.store, now, ops, peek, decisions)
 	observeAll(checks, decisions, peek, err)
 	if err != nil {
 		return Decision{}, err

@@ -16,7 +16,8 @@ import (
 type Policy struct {
 	// Name identifies the policy in state, logs and metrics; at most 256 bytes.
 	Name string
-	// Limits are 1 to 32 limits. A request must be allowed by all of them.
+	// Limits are 1 to 32 limits. A request must be allowed by all of them. [Unlimited]
+	// and [Blocked] must be the only limit.
 	Limits []Limit
 	// Algorithm is the algorithm of all limits. The zero value means [TokenBucket], and
 	// [CalendarWindow] for limits with a calendar and no period.
@@ -36,12 +37,16 @@ const (
 )
 
 // MustPolicy returns a policy without a name, for the token bucket, with the limits in
-// the texts. It panics if [ParseLimit] returns an error: use it for limits that are
+// the texts. It panics if [ParsePolicyLimit] returns an error: use it for limits that are
 // constants in the source code. See also [MustNamedPolicy].
 func MustPolicy(limits ...string) Policy {
 	p := Policy{Limits: make([]Limit, len(limits))}
 	for i, text := range limits {
-		p.Limits[i] = MustParseLimit(text)
+		l, err := ParsePolicyLimit(text)
+		if err != nil {
+			panic(err)
+		}
+		p.Limits[i] = l
 	}
 	return p
 }
@@ -69,9 +74,9 @@ func (p Policy) Validate() error {
 	if err := p.Holds.Validate(); err != nil {
 		return err
 	}
-	for i, l := range p.Limits {
-		if err := l.Validate(); err != nil {
-			return fmt.Errorf("limit %d of policy %q: %w", i+1, p.Name, err)
+	for i := range p.Limits {
+		if err := p.validateLimit(i); err != nil {
+			return err
 		}
 	}
 	return nil

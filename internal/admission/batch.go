@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/micros"
+	"github.com/headgate/headgate/internal/root"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -67,7 +68,7 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 		b.MarkTaken(now)
 	}
 	if len(b.Ops) > 1 {
-		return store.ApplyAll(ctx, now, b.Ops, false, b.Decisions)
+		return root.ApplyAll(ctx, store, now, b.Ops, false, b.Decisions)
 	}
 	op := &b.Ops[0]
 	if b.anyQueue && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.CanReserve() {

@@ -52,7 +52,7 @@ func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 		if policy.Name == "" && kind != "" {
 			rule.Scope += " by " + kind
 		}
-		bound, err := b.Store.Bind(rule)
+		bound, err := root.Bind(b.Store, rule)
 		if err != nil {
 			return Charge{}, err
 		}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/memo"
 )
 
 // maxSets is the maximum number of combinations of charges for which the header fields
@@ -22,11 +23,13 @@ type FieldSets struct {
 	all     *httpfields.Set // for all charges together
 	others  atomic.Pointer[map[uint32]*httpfields.Set]
 	mu      sync.Mutex // must be held to add to others
+
+	variants *memo.Map[partsKey, *httpfields.Set]
 }
 
 // NewFieldSets returns the sets for at most 32 charges.
 func NewFieldSets(w *httpfields.Writer, charges []Charge) *FieldSets {
-	f := &FieldSets{writer: w, charges: charges}
+	f := &FieldSets{writer: w, charges: charges, variants: memo.New[partsKey, *httpfields.Set](maxVariants)}
 	if len(charges) > 0 {
 		f.all = f.make(1<<len(charges) - 1)
 	}

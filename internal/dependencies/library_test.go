@@ -4,7 +4,7 @@ package dependencies_test
 var libraryRules = map[string]packageRule{
 	".": {
 		why:   "programs import the root first, so it adds nothing to their build",
-		code:  []string{"internal/calendar", "internal/hooks", "internal/turn"},
+		code:  []string{"internal/calendar", "internal/hooks", "internal/memo", "internal/turn"},
 		tests: []string{"internal/admission/admissiontest", "internal/leaktest", "internal/root", "memstore"},
 	},
 	"algo": {
@@ -51,12 +51,13 @@ var libraryRules = map[string]packageRule{
 	"internal/docs":      {why: "it reads the Markdown pages and the files that they quote"},
 	"internal/hooks":     {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
 	"internal/calendar":  {why: "arithmetic over instants and a zone of the standard library"},
+	"internal/memo":      {why: "a bounded map"},
 	"internal/micros":    {why: "a conversion of units"},
 	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},
 	"internal/root":      {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
 	"internal/admission": {
 		why:   "the core of every middleware: it binds, takes, holds, refunds and observes over any store",
-		code:  []string{".", "httpfields", "internal/key", "internal/micros", "internal/root", "internal/turn"},
+		code:  []string{".", "httpfields", "internal/key", "internal/memo", "internal/micros", "internal/root", "internal/turn"},
 		tests: []string{"memstore"},
 	},
 	"internal/admission/admissiontest": {
@@ -101,6 +102,11 @@ var libraryRules = map[string]packageRule{
 		why: "waiting for a turn, and what becomes of units that were taken for a request that leaves: the root uses it, so it imports only the standard library",
 	},
 	"internal/urlpath": {why: "the spellings of a URL path, for the middleware and for routes"},
+	"llmusage": {
+		why:   "it reads answers of language models and commits holds; limits are those of the caller",
+		code:  []string{".", "internal/turn"},
+		tests: []string{"internal/leaktest", "memstore"},
+	},
 	"loginguard": {
 		why: "protection of login forms, built from limits over any store",
 		code: []string{

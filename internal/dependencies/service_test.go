@@ -19,7 +19,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("answerfields"): {
 		why:  "the header fields of the engine's answers, for every interface over HTTP",
-		code: []string{"httpfields", service("engine"), service("memo")},
+		code: []string{"httpfields", service("engine"), "internal/memo"},
 	},
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
@@ -49,7 +49,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("engine"): {
 		why:   "it decides for every interface over the store that it is given",
-		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", service("memo"), service("routing"), service("suggest")},
+		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", "internal/memo", service("routing"), service("suggest")},
 		tests: []string{"memstore"},
 	},
 	service("envoyconfig"): {
@@ -97,9 +97,6 @@ var serviceRules = map[string]packageRule{
 	},
 	service("logs"): {
 		why: "bounded, sampled logging",
-	},
-	service("memo"): {
-		why: "a bounded map",
 	},
 	service("metrics"): {
 		why:   "it observes the engine and knows no interface",

@@ -9,4 +9,8 @@ var (
 	Combine  any // func([]headgate.Decision) headgate.Decision
 	Tightest any // func([]headgate.Decision) int
 	Rules    any // func(headgate.Policy) []headgate.Rule
+	Bind     any // func(headgate.Store, headgate.Rule) (headgate.Bound, error)
+	// func(context.Context, headgate.Store, headgate.Instant, []headgate.Op, bool,
+	// []headgate.Decision) error
+	ApplyAll any
 )

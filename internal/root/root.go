@@ -2,6 +2,8 @@
 package root
 
 import (
+	"context"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/hooks"
 )
@@ -10,6 +12,8 @@ var (
 	combine  = hooks.Combine.(func([]headgate.Decision) headgate.Decision)
 	tightest = hooks.Tightest.(func([]headgate.Decision) int)
 	rules    = hooks.Rules.(func(headgate.Policy) []headgate.Rule)
+	bind     = hooks.Bind.(func(headgate.Store, headgate.Rule) (headgate.Bound, error))
+	applyAll = hooks.ApplyAll.(func(context.Context, headgate.Store, headgate.Instant, []headgate.Op, bool, []headgate.Decision) error)
 )
 
 // Combine merges the decisions of several limits on one request into one decision; see
@@ -24,3 +28,14 @@ func Tightest(ds []headgate.Decision) int { return tightest(ds) }
 // state is the same as that of a [headgate.Limiter] with this policy. The policy must
 // be valid.
 func Rules(p headgate.Policy) []headgate.Rule { return rules(p) }
+
+// Bind binds a rule to the store. Unlike [headgate.Store.Bind], it accepts
+// [headgate.Unlimited] and [headgate.Blocked], which need no store.
+func Bind(store headgate.Store, rule headgate.Rule) (headgate.Bound, error) { return bind(store, rule) }
+
+// ApplyAll is [headgate.Store.ApplyAll] for operations whose bounds [Bind] returned.
+func ApplyAll(
+	ctx context.Context, store headgate.Store, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision,
+) error {
+	return applyAll(ctx, store, now, ops, peek, decisions)
+}

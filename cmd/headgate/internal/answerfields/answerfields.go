@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate/internal/memo"
 	"github.com/headgate/headgate/httpfields"
+	"github.com/headgate/headgate/internal/memo"
 )
 
 const (

@@ -35,10 +35,9 @@ func (c *Config) Refused(err error) error {
 func (p *Parsed) locate(e *engine.PolicyError) *Error {
 	policy := join("policies", plain(e.Policy))
 	list, limits := join(policy, "limits"), p.File.Policies[e.Policy].Limits
-	if e.Overridden {
-		key := overridePrefix + e.Key
-		list = join(join(policy, "overrides"), plain(key))
-		limits = p.File.Policies[e.Policy].Overrides[key]
+	if e.Override != "" {
+		list = join(join(policy, "overrides"), plain(e.Override))
+		limits = p.File.Policies[e.Policy].Overrides[e.Override]
 	}
 	path, message := policy, e.Err.Error()
 	switch {

@@ -275,7 +275,7 @@ func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb hea
 		return err
 	}
 	if verb == headgate.Take || verb == headgate.Peek {
-		return s.store.ApplyAll(ctx, now, ops, verb == headgate.Peek, decisions)
+		return root.ApplyAll(ctx, s.store, now, ops, verb == headgate.Peek, decisions)
 	}
 	for i := range ops {
 		op := &ops[i]
@@ -284,7 +284,7 @@ func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb hea
 		}
 		op.Cost = 0
 	}
-	return s.store.ApplyAll(ctx, now, ops, true, decisions)
+	return root.ApplyAll(ctx, s.store, now, ops, true, decisions)
 }
 
 // combine sets the decision in a to the combination of all decisions of c.

@@ -44,8 +44,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
-	"github.com/headgate/headgate/cmd/headgate/internal/memo"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/internal/memo"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // The defaults of the input limits in [Options].
@@ -106,6 +107,14 @@ type PolicyOptions struct {
 	// Overrides are, by key, the limits that replace the policy's own limits for that
 	// key. A key keeps its state when an override is added or removed.
 	Overrides map[string][]headgate.Limit
+	// Patterns are the limits of keys that match a pattern and have no override. If
+	// several match, the one with the most characters other than stars applies, and of
+	// equals the first in alphabetical order.
+	Patterns map[string][]headgate.Limit
+	// Networks are the limits of keys that are IP addresses in a network, and to which
+	// none of the above applies. If several contain the address, the longest prefix
+	// applies.
+	Networks map[netip.Prefix][]headgate.Limit
 	// Shadow is the percentage of keys for which the policy is in shadow mode; see the
 	// package documentation.
 	Shadow Percent
@@ -268,7 +277,7 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 		return nil, err
 	}
 	rule.Algorithm = named.Name
-	bound, err := store.Bind(rule)
+	bound, err := root.Bind(store, rule)
 	if err != nil {
 		return nil, err
 	}

@@ -45,18 +45,17 @@ func (e *CheckError) Unwrap() error { return e.Err }
 // contains the key of an override. [New] and [Engine.Apply] join one PolicyError for
 // each reason, so that all reasons are reported together.
 type PolicyError struct {
-	Policy     string // name of the policy
-	Field      string // limits, algorithm or on_store_error; empty for the policy as a whole
-	Overridden bool   // whether the error is in the limits of an override
-	Key        string // key of the override
-	Limit      int    // index of the limit, from 0; undefined if Err is not about a single limit
-	Err        error
+	Policy   string // name of the policy
+	Field    string // limits, algorithm or on_store_error; empty for the policy as a whole
+	Override string // override whose limits have the error, such as key:acme; empty if none
+	Limit    int    // index of the limit, from 0; undefined if Err is not about a single limit
+	Err      error
 }
 
 // Error returns the policy's name and the cause.
 func (e *PolicyError) Error() string {
 	override := ""
-	if e.Overridden {
+	if e.Override != "" {
 		override = "override: "
 	}
 	return fmt.Sprintf("policy %q: %s%s", e.Policy, override, withoutPrefix(e.Err))

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/cmd/headgate/internal/memo"
+	"github.com/headgate/headgate/internal/memo"
 )
 
 // maxCachedBytes is the maximum total length, in bytes, of a limit and an algorithm as

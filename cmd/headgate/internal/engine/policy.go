@@ -14,16 +14,16 @@ import (
 type policy struct {
 	name      string
 	rules     []*Rule
-	overrides map[string][]*Rule // by key
-	shadows   bool               // whether some or all keys are in shadow mode
-	threshold uint64             // the policy is enforced for keys with a smaller hash
+	overrides *overrides // nil if there are none
+	shadows   bool       // whether some or all keys are in shadow mode
+	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
-	if len(p.overrides) > 0 {
-		if rules, ok := p.overrides[key]; ok {
-			return rules
+	if p.overrides != nil {
+		if o := p.overrides.of(key); o != nil {
+			return o.rules
 		}
 	}
 	return p.rules
@@ -76,13 +76,7 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 	}
 	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
 	p.rules = b.bindRules(from, PolicyError{})
-	if len(opts.Overrides) > 0 {
-		p.overrides = make(map[string][]*Rule, len(opts.Overrides))
-	}
-	for _, key := range slices.Sorted(maps.Keys(opts.Overrides)) {
-		from.Limits = opts.Overrides[key]
-		p.overrides[key] = b.bindRules(from, PolicyError{Overridden: true, Key: key})
-	}
+	p.overrides = b.bindOverrides(from, &opts)
 }
 
 // bindRules binds the rules of a policy or of an override. Equal rules are bound only

@@ -212,7 +212,7 @@ func parseHeader(text, word string, at int, name string) (part, error) {
 	switch {
 	case name == "":
 		return part{}, keyError(text, word, at, "has no field name; write, for example, header:X-API-Key")
-	case strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.!#$%&'*^`|~") != "":
+	case strings.Trim(name, headerNameChars) != "":
 		return part{}, keyError(text, word, at, "is not a valid header field name")
 	case canonical == "Host":
 		return part{}, keyError(text, word, at, "is not supported; write host")
@@ -230,10 +230,25 @@ func keyError(text, word string, at int, reason string) error {
 }
 
 // PrefersHeader reports whether the first alternative of the expression contains a
-// header field. A client that sends the field then chooses its key.
-func (k Key) PrefersHeader() bool {
+// header field that is not in trusted, a list of canonical names. A client that sends the
+// field then chooses its key.
+func (k Key) PrefersHeader(trusted []string) bool {
 	first, _, _ := strings.Cut(k.String(), ",") // the name of a field contains no comma
-	return strings.Contains(first, "header:")
+	return hasUntrusted(first, trusted)
+}
+
+// UsesHeader is like [Key.PrefersHeader] for all alternatives of the expression.
+func (k Key) UsesHeader(trusted []string) bool { return hasUntrusted(k.String(), trusted) }
+
+// hasUntrusted reports whether an expression has a header field that is not in trusted.
+func hasUntrusted(expression string, trusted []string) bool {
+	for part := range strings.FieldsFuncSeq(expression, func(r rune) bool { return r == ',' || r == '+' }) {
+		name, isHeader := strings.CutPrefix(strings.TrimSpace(part), "header:")
+		if isHeader && !slices.Contains(trusted, http.CanonicalHeaderKey(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (k Key) orAddress() *key.Key[request] {

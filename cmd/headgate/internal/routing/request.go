@@ -37,10 +37,10 @@ type Request struct {
 	ClientAddr netip.Addr  // address of the client, not of a proxy, see package clientaddr; zero if unknown
 }
 
-// SyntaxError is a syntax error in a key, a host, a path or a method in a
-// configuration.
+// SyntaxError is a syntax error in a key, a host, a path, a method, a header field or a
+// pattern in a configuration.
 type SyntaxError struct {
-	What   string // kind of the text: key, host, path or method
+	What   string // kind of the text: key, host, path, method, header or pattern
 	Input  string // the whole text
 	Offset int    // start of the invalid part, in bytes
 	Length int    // length of the invalid part, in bytes

@@ -10,13 +10,14 @@ import (
 	"github.com/headgate/headgate/internal/urlpath"
 )
 
-// Route assigns policies to the requests that match it. A Host, Methods or Path with
-// the zero value matches every request.
+// Route assigns policies to the requests that match it. A Host, Methods, Path or Headers
+// with the zero value matches every request.
 type Route struct {
 	Host     Host
 	Methods  Methods
 	Path     Path
-	Policies []string // names of policies; empty means that the request is allowed
+	Headers  []HeaderMatch // all of them must match
+	Policies []string      // names of policies; empty means that the request is allowed
 }
 
 // PolicyKey is the name of a policy that applies to a request, and the request's key
@@ -29,14 +30,17 @@ type PolicyKey struct {
 // Table finds the policies for requests. It is created with [NewTable], does not
 // change, and may be used concurrently.
 type Table struct {
-	routes []Route
-	keys   map[string]Key
+	routes  []Route
+	keys    map[string]Key
+	headers []string // names of the header fields that routes match
 }
 
 // NewTable returns a table with the given routes, in order of priority, and the
 // policies' key expressions by policy name. A policy without an expression has the zero
 // Key. The arguments must not be changed after the call.
-func NewTable(routes []Route, keys map[string]Key) *Table { return &Table{routes, keys} }
+func NewTable(routes []Route, keys map[string]Key) *Table {
+	return &Table{routes, keys, headersOf(routes)}
+}
 
 // none is the index that [Table.first] returns if no route matches.
 const none = -1
@@ -50,18 +54,19 @@ func (t *Table) AppendRoutes(dst []int, r *Request) []int {
 	var array [2]string
 	start := len(dst)
 	for _, path := range urlpath.AppendReadings(array[:0], r.Path) {
-		if i := t.first(host, method, path); i != none && !slices.Contains(dst[start:], i) {
+		if i := t.first(host, method, path, r.Header); i != none && !slices.Contains(dst[start:], i) {
 			dst = append(dst, i)
 		}
 	}
 	return dst
 }
 
-func (t *Table) first(host, method, path string) int {
+func (t *Table) first(host, method, path string, header http.Header) int {
 	bits := matchBits(method)
 	for i := range t.routes {
 		route := &t.routes[i]
-		if route.Methods.contains(method, bits) && route.Host.matches(host) && route.Path.matches(path) {
+		if route.Methods.contains(method, bits) && route.Host.matches(host) && route.Path.matches(path) &&
+			route.matchesHeader(header) {
 			return i
 		}
 	}
@@ -199,7 +204,8 @@ func coveringRoutes(before []Route, r *Route) (by []int) {
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(before, func(b Route) bool {
-			return (b.Methods.all() || name != "" && b.Methods.has(name)) && b.Path.covers(r.Path) && b.Host.covers(r.Host)
+			return (b.Methods.all() || name != "" && b.Methods.has(name)) && b.Path.covers(r.Path) && b.Host.covers(r.Host) &&
+				b.coversHeaders(r)
 		})
 		if i < 0 {
 			return nil
@@ -213,5 +219,9 @@ func coveringRoutes(before []Route, r *Route) (by []int) {
 
 // String returns a description of the requests that the route matches.
 func (r Route) String() string {
-	return fmt.Sprintf("host %s, method %s, path %s", r.Host, r.Methods, r.Path)
+	text := fmt.Sprintf("host %s, method %s, path %s", r.Host, r.Methods, r.Path)
+	for _, m := range r.Headers {
+		text += fmt.Sprintf(", header %s: %s", m.Name, m.Value)
+	}
+	return text
 }

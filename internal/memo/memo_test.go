@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headgate/headgate/cmd/headgate/internal/memo"
+	"github.com/headgate/headgate/internal/memo"
 )
 
 func TestPutKeepsFirstValue(t *testing.T) {

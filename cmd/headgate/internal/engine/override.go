@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+)
+
+// The prefixes of the names of overrides, by what selects the keys.
+const (
+	KeyOverride     = "key:"
+	PatternOverride = "pattern:"
+	NetworkOverride = "network:"
+)
+
+// overrides are the rules that apply to some keys of a policy in place of its own rules.
+type overrides struct {
+	byKey    map[string]*override
+	patterns []patternOverride // the one that applies first comes first
+	networks map[netip.Prefix]*override
+	lengths  []int // prefix lengths in networks, longest first
+}
+
+// override has the rules of one override.
+type override struct {
+	name  string // prefix and text, such as key:acme
+	rules []*Rule
+}
+
+type patternOverride struct {
+	pattern routing.Pattern
+	override
+}
+
+// of returns the override that applies to a key, or nil. An override for the key takes a
+// lookup in a map; patterns are compared one after another.
+func (o *overrides) of(key string) *override {
+	if found := o.byKey[key]; found != nil {
+		return found
+	}
+	for i := range o.patterns {
+		if p := &o.patterns[i]; p.pattern.Matches(key) {
+			return &p.override
+		}
+	}
+	if len(o.networks) == 0 {
+		return nil
+	}
+	return o.ofNetwork(key)
+}
+
+// ofNetwork returns the override with the longest prefix that contains a key, or nil.
+func (o *overrides) ofNetwork(key string) *override {
+	addr, bits, ok := routing.AddressOf(key)
+	if !ok {
+		return nil
+	}
+	for _, length := range o.lengths {
+		if length > bits {
+			continue
+		}
+		prefix, err := addr.Prefix(length)
+		if err != nil {
+			continue
+		}
+		if found := o.networks[prefix]; found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// OverrideOf returns the name of the override that applies to a key of a policy, such as
+// key:acme, pattern:acme-* or network:10.0.0.0/8. It returns an empty text if the
+// policy's own limits apply, or for an unknown policy.
+func (s *ActiveConfig) OverrideOf(policy, key string) string {
+	p := s.policies[policy]
+	if p == nil || p.overrides == nil {
+		return ""
+	}
+	if o := p.overrides.of(key); o != nil {
+		return o.name
+	}
+	return ""
+}
+
+// bindOverrides binds all overrides of a policy. It returns nil if there are none.
+func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *overrides {
+	if len(opts.Overrides)+len(opts.Patterns)+len(opts.Networks) == 0 {
+		return nil
+	}
+	o := &overrides{byKey: make(map[string]*override), networks: make(map[netip.Prefix]*override)}
+	bind := func(name string, limits []headgate.Limit) override {
+		from.Limits = limits
+		return override{name, b.bindRules(from, PolicyError{Override: name})}
+	}
+	for _, key := range slices.Sorted(maps.Keys(opts.Overrides)) {
+		bound := bind(KeyOverride+key, opts.Overrides[key])
+		o.byKey[key] = &bound
+	}
+	for _, text := range slices.Sorted(maps.Keys(opts.Patterns)) {
+		pattern, err := routing.ParsePattern(text)
+		if err != nil {
+			b.fail(PolicyError{Override: PatternOverride + text, Err: err})
+			continue
+		}
+		o.patterns = append(o.patterns, patternOverride{pattern, bind(PatternOverride+text, opts.Patterns[text])})
+	}
+	slices.SortStableFunc(o.patterns, func(p, q patternOverride) int {
+		return cmp.Or(cmp.Compare(q.pattern.Literals(), p.pattern.Literals()), strings.Compare(p.pattern.String(), q.pattern.String()))
+	})
+	for _, prefix := range slices.SortedFunc(maps.Keys(opts.Networks), netip.Prefix.Compare) {
+		bound := bind(NetworkOverride+prefix.String(), opts.Networks[prefix])
+		o.networks[prefix.Masked()] = &bound
+		if !slices.Contains(o.lengths, prefix.Bits()) {
+			o.lengths = append(o.lengths, prefix.Bits())
+		}
+	}
+	slices.SortFunc(o.lengths, func(p, q int) int { return q - p })
+	return o
+}

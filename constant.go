@@ -1,0 +1,260 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// constancy is whether a limit counts, or decides every request in the same way.
+type constancy uint8
+
+const (
+	counts constancy = iota
+	unlimited
+	blocked
+)
+
+// Unlimited returns a limit that allows every request of a key, with any cost. It must be
+// the only limit of its policy. The store is not called, so nothing is counted: a key
+// that gets a limit later is unused. Limit and Remaining of a decision are
+// [MaxWindowUnits], and responses have no rate limit header fields. Its text is
+// “unlimited”.
+//
+// [ParseLimit] does not accept that text, so a client that sends a limit cannot turn it
+// off; [ParsePolicyLimit] does.
+func Unlimited() Limit { return Limit{constancy: unlimited} }
+
+// Blocked returns a limit that denies every request of a key. It must be the only limit
+// of its policy. Limit and Remaining of a decision are 0, and Never is true, because
+// waiting does not help. A cost of 0 is allowed, as for every limit. The store is not
+// called for a blocked key; what the key has spent before is kept until it expires. Its
+// text is “0/s”.
+func Blocked() Limit { return Limit{constancy: blocked} }
+
+// IsUnlimited reports whether l is [Unlimited].
+func (l Limit) IsUnlimited() bool { return l.constancy == unlimited }
+
+// IsBlocked reports whether l is [Blocked].
+func (l Limit) IsBlocked() bool { return l.constancy == blocked }
+
+// isConstant reports whether l decides without counting.
+func (l Limit) isConstant() bool { return l.constancy != counts }
+
+// The texts of the limits that decide without counting.
+const (
+	unlimitedText = "unlimited"
+	blockedText   = "0/s"
+)
+
+func (c constancy) text() string {
+	if c == unlimited {
+		return unlimitedText
+	}
+	return blockedText
+}
+
+// ParsePolicyLimit is like [ParseLimit] and also accepts “unlimited” for [Unlimited] and
+// a rate of 0, such as “0/s”, for [Blocked]. Use it for limits that an operator writes,
+// and ParseLimit for limits from a client.
+func ParsePolicyLimit(text string) (Limit, error) {
+	if strings.EqualFold(strings.Trim(text, " \t"), unlimitedText) {
+		return Unlimited(), nil
+	}
+	s := scanner{text: text}
+	if l, err := s.limit(); err == nil && l.Rate == 0 && l.Burst == 0 && l.Queue == 0 {
+		return Blocked(), nil
+	}
+	return ParseLimit(text)
+}
+
+// errConstantLimit is the error for a limit without counts where a limit must count.
+func (l Limit) errConstantLimit() error {
+	return &LimitError{"rate", l.String(), "must be 1 to 1000000000; unlimited and 0/s are accepted only as the limit of a policy"}
+}
+
+// validateLimit returns an error if the i-th limit of the policy is invalid.
+func (p Policy) validateLimit(i int) error {
+	l := p.Limits[i]
+	if l.isConstant() && len(p.Limits) == 1 {
+		return nil
+	}
+	if l.isConstant() {
+		return fmt.Errorf("%w: limit %d of policy %q is %s, and the policy has %d limits; it must be the only one",
+			ErrInvalidPolicy, i+1, p.Name, l, len(p.Limits))
+	}
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("limit %d of policy %q: %w", i+1, p.Name, err)
+	}
+	return nil
+}
+
+// bindRule binds a rule to the store, unless its limit is a constant.
+func bindRule(store Store, rule Rule) (Bound, error) {
+	if !rule.Limit.isConstant() {
+		return store.Bind(rule)
+	}
+	return &constant{blocked: rule.Limit.IsBlocked(), deniedBy: []string{rule.Name}}, nil
+}
+
+// constant is the Bound of a limit that does not count. It needs no store.
+type constant struct {
+	blocked  bool
+	deniedBy []string
+}
+
+var _ HoldBound = (*constant)(nil)
+
+// take returns the decision on a request of cost units.
+func (c *constant) take(cost int64) Decision {
+	switch {
+	case !c.blocked:
+		return Decision{Allowed: true, Limit: MaxWindowUnits, Remaining: MaxWindowUnits}
+	case cost == 0:
+		return Decision{Allowed: true}
+	default:
+		return Decision{Never: true, DeniedBy: c.deniedBy}
+	}
+}
+
+// Apply implements [Bound].
+func (c *constant) Apply(_ context.Context, _ Instant, _ string, verb Verb, cost int64) (Decision, error) {
+	if verb == Refund || verb == Reset {
+		cost = 0
+	}
+	return c.take(cost), nil
+}
+
+// Reserve implements [Bound]. It reserves immediately or never.
+func (c *constant) Reserve(_ context.Context, _ Instant, _ string, cost int64, _ time.Duration) (Decision, ReservationToken, error) {
+	return c.take(cost), ReservationToken{}, nil
+}
+
+// Cancel implements [Bound].
+func (c *constant) Cancel(context.Context, Instant, string, int64, ReservationToken) (Decision, error) {
+	return c.take(0), nil
+}
+
+// Spacing implements [Bound].
+func (c *constant) Spacing(int64) time.Duration { return 0 }
+
+// CanReserve implements [Bound].
+func (c *constant) CanReserve() bool { return true }
+
+// Limit implements [Bound].
+func (c *constant) Limit() int64 { return c.take(0).Limit }
+
+// ApplyHold implements [HoldBound].
+func (c *constant) ApplyHold(_ context.Context, now Instant, verb HoldVerb, _ time.Duration, op *HoldOp) (HoldResult, Instant, error) {
+	return c.hold(verb, op.Cost), instantNow(now), nil
+}
+
+// hold returns the result of an operation on a hold. A commit of a hold that was opened
+// under an earlier limit has no effect.
+func (c *constant) hold(verb HoldVerb, cost int64) HoldResult {
+	switch {
+	case verb == OpenHold:
+		return HoldResult{Decision: c.take(cost)}
+	case verb == TakeUpTo && !c.blocked:
+		return HoldResult{Decision: c.take(0), Granted: cost}
+	default:
+		return HoldResult{Decision: c.take(0)}
+	}
+}
+
+// instantNow returns now, or the time of this process for [StoreClock].
+func instantNow(now Instant) Instant {
+	if now == StoreClock {
+		return InstantOf(time.Now())
+	}
+	return now
+}
+
+func isConstant(op Op) bool {
+	_, ok := op.Bound.(*constant)
+	return ok
+}
+
+// applyOps is [Store.ApplyAll] for ops that may have limits without counts. If one of
+// them denies, the store only peeks.
+func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool, decisions []Decision) error {
+	if !slices.ContainsFunc(ops, isConstant) {
+		return store.ApplyAll(ctx, now, ops, peek, decisions)
+	}
+	var counted []Op
+	var at []int
+	for i, op := range ops {
+		if c, ok := op.Bound.(*constant); ok {
+			decisions[i] = c.take(op.Cost)
+			peek = peek || !decisions[i].Allowed
+			continue
+		}
+		counted, at = append(counted, op), append(at, i)
+	}
+	if len(counted) == 0 {
+		return nil
+	}
+	decided := make([]Decision, len(counted))
+	if err := store.ApplyAll(ctx, now, counted, peek, decided); err != nil {
+		return err
+	}
+	for i, d := range decided {
+		decisions[at[i]] = d
+	}
+	return nil
+}
+
+// applyHoldOps is [HoldStore.ApplyHolds] for ops that may have limits without counts. If
+// one of them denies a hold, the store only peeks.
+func applyHoldOps(
+	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, results []HoldResult,
+) (Instant, error) {
+	if !slices.ContainsFunc(ops, func(op HoldOp) bool { return isConstant(op.Op) }) {
+		return holdOrPeek(ctx, store, now, verb, ttl, ops, false, results)
+	}
+	var counted []HoldOp
+	var at []int
+	denied := false
+	for i, op := range ops {
+		c, ok := op.Bound.(*constant)
+		if !ok {
+			counted, at = append(counted, op), append(at, i)
+			continue
+		}
+		results[i] = c.hold(verb, op.Cost)
+		denied = denied || !results[i].Allowed
+	}
+	if len(counted) == 0 {
+		return instantNow(now), nil
+	}
+	held := make([]HoldResult, len(counted))
+	instant, err := holdOrPeek(ctx, store, now, verb, ttl, counted, denied, held)
+	for i, r := range held {
+		results[at[i]] = r
+	}
+	return instant, err
+}
+
+// holdOrPeek executes verb in the store. If denied is true, it only peeks.
+func holdOrPeek(
+	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, denied bool, results []HoldResult,
+) (Instant, error) {
+	if !denied {
+		s, ok := store.(HoldStore)
+		if !ok {
+			return 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.calls())
+		}
+		return s.ApplyHolds(ctx, now, verb, ttl, ops, results)
+	}
+	plain, decisions := make([]Op, len(ops)), make([]Decision, len(ops))
+	for i, op := range ops {
+		plain[i] = op.Op
+	}
+	err := store.ApplyAll(ctx, now, plain, true, decisions)
+	for i, d := range decisions {
+		results[i].Decision = d
+	}
+	return instantNow(now), err
+}
