@@ -14,7 +14,20 @@ import (
 // boundCharge is a charge whose policy is bound to the store.
 type boundCharge struct {
 	Charge
-	bound admission.Charge
+	bound    admission.Charge
+	variants *admission.Variants // nil if Limits is nil
+}
+
+// of returns the bound charge with the limits of a call.
+func (c *boundCharge) of(ctx context.Context, call Call) (*admission.Charge, error) {
+	if c.variants == nil {
+		return &c.bound, nil
+	}
+	bound, err := c.variants.Of(c.Limits(ctx, call))
+	if err != nil {
+		return nil, fmt.Errorf("grpclimit: Limits of policy %q: %w", c.Policy.Name, err)
+	}
+	return bound, nil
 }
 
 // name returns the policy's name as it is sent to clients: “default” if it is empty,
@@ -51,6 +64,7 @@ func (g *group) setFields() {
 type requestState struct {
 	admission.Request
 	mask    uint32         // bit i is set if charge i of the group applies
+	varies  bool           // whether a charge that applies has a Limits function
 	charges []*boundCharge // the charges that apply, one for each part of the request
 	peer    client
 	text    strings.Builder // memory for the values of the header fields
@@ -67,7 +81,7 @@ func (q *requestState) release() {
 }
 
 // collect adds the charges that apply to call to q. It returns an error only if a cost
-// is below zero.
+// is below zero or a limit is invalid.
 func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 	q.peer.addresses = g.addresses
 	q.Core = g.core
@@ -81,7 +95,12 @@ func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 		}
 		q.mask |= 1 << i
 		q.charges = append(q.charges, c)
-		q.Charge(&c.bound, c.Key.compiled.Text(keyRequest{ctx, call, &q.peer}), cost)
+		bound, err := c.of(ctx, call)
+		if err != nil {
+			return err
+		}
+		q.varies = q.varies || c.variants != nil
+		q.Charge(bound, c.Key.compiled.Text(keyRequest{ctx, call, &q.peer}), cost)
 	}
 	return nil
 }

@@ -87,6 +87,10 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 		if err != nil {
 			return nil, err
 		}
+		if charge.Limits != nil && charge.Policy.Name == "" {
+			return nil, fmt.Errorf("%w: a charge with Limits has a policy without a name, so the limits would not share state; "+
+				"name it with headgate.MustNamedPolicy", ErrInvalidOptions)
+		}
 		c.charges = append(c.charges, clientCharge{charge, limiter})
 	}
 	if err := admission.Check(all, false, ErrInvalidOptions); err != nil {
@@ -236,7 +240,10 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 			continue
 		}
 		key, cost := charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), charge.cost(ctx, call)
-		err := charge.limiter.WaitN(ctx, key, cost)
+		limiter, err := charge.limiterFor(ctx, call)
+		if err == nil {
+			err = limiter.WaitN(ctx, key, cost)
+		}
 		if err != nil {
 			err = c.waitError(ctx, call, charge.Policy.Name, err)
 		}
@@ -246,6 +253,18 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 		}
 	}
 	return nil
+}
+
+// limiterFor returns the limiter with the limits of a call.
+func (c *clientCharge) limiterFor(ctx context.Context, call Call) (*headgate.Limiter, error) {
+	if c.Limits == nil {
+		return c.limiter, nil
+	}
+	limits := c.Limits(ctx, call)
+	if len(limits) == 0 {
+		return c.limiter, nil
+	}
+	return c.limiter.WithLimits(limits...)
 }
 
 // waitError returns the error with which a call fails after its wait returned err. It

@@ -56,6 +56,13 @@ type Charge struct {
 	// the same limit but different functions as keys, the second returns an error: see
 	// [headgate.MustNamedPolicy].
 	Policy headgate.Policy
+	// Limits returns the limits of a call, such as those of the plan of its user, in
+	// place of those of Policy. An empty result selects those of Policy, which must have
+	// a name. The state of a key is the same under all limits: a key whose limits change
+	// keeps what it has spent. Nothing is allocated for limits that were used before, so
+	// return slices that exist already, with at most four limits each. Invalid limits are
+	// an error, for ErrorHandler. If Limits is nil, the limits of Policy apply.
+	Limits func(context.Context, Call) []headgate.Limit
 	// Key determines which calls share a budget. The zero value means [Address] on a
 	// server and [Target] on a client.
 	Key Key

@@ -54,7 +54,13 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		return nil, err
 	}
 	for i, c := range charges {
-		s.add(&boundCharge{c, bound[i]})
+		b := &boundCharge{Charge: c, bound: bound[i]}
+		if c.Limits != nil {
+			if b.variants, err = admission.NewVariants(store, c.Policy, all[i].Key.Kind(), &b.bound, ErrInvalidOptions); err != nil {
+				return nil, err
+			}
+		}
+		s.add(b)
 	}
 	core := &admission.Core{Store: store, Observer: s.opts.Observer}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
@@ -153,7 +159,7 @@ func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState,
 	denial := &Denial{Decision: *d}
 	parts := q.Parts()
 	for i, c := range q.charges {
-		denial.add(c.name(), c.bound.Limits, q.DecisionsOf(&parts[i]))
+		denial.add(c.name(), parts[i].Charge.Limits, q.DecisionsOf(&parts[i]))
 	}
 	err := s.opts.DeniedHandler(ctx, call, denial)
 	if err == nil {

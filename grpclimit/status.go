@@ -106,7 +106,11 @@ func (g *group) fieldMetadata(q *requestState, d *headgate.Decision) metadata.MD
 		now = time.Now()
 	}
 	q.text.Grow(128)
-	g.writer.Write(header, g.sets.Of(q.mask), q.Decisions, now, &q.text)
+	set := g.sets.Of(q.mask)
+	if q.varies {
+		set = g.sets.OfParts(q.Parts())
+	}
+	g.writer.Write(header, set, q.Decisions, now, &q.text)
 	delete(header, "Cache-Control") // no HTTP cache stores gRPC responses
 	if len(header) == 0 {
 		return nil

@@ -16,6 +16,9 @@ type charge struct {
 	cost   func(*http.Request) int64
 	when   func(*http.Request) bool
 	adjust func(Response) int64
+
+	limits   func(*http.Request) []headgate.Limit // nil if variants is nil
+	variants *admission.Variants
 }
 
 // bindAll binds charges to the store. It returns an error for charges that contradict
@@ -31,7 +34,7 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, []admission.Char
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: invalid key of charge %d: %w", ErrInvalidOptions, i+1, err)
 		}
-		keyed[i], ready[i] = admission.Keyed[keyRequest]{Policy: c.Policy, Key: k}, charge{nil, k, c.Cost, c.When, c.AdjustCost}
+		keyed[i], ready[i] = admission.Keyed[keyRequest]{Policy: c.Policy, Key: k}, charge{key: k, cost: c.Cost, when: c.When, adjust: c.AdjustCost, limits: c.Limits}
 	}
 	bound, err := admission.BindAll(store, keyed, ErrInvalidOptions)
 	if err != nil {
@@ -39,6 +42,12 @@ func bindAll(store headgate.Store, charges []Charge) ([]charge, []admission.Char
 	}
 	for i := range bound {
 		ready[i].Charge = &bound[i]
+		if ready[i].limits == nil {
+			continue
+		}
+		if ready[i].variants, err = admission.NewVariants(store, charges[i].Policy, ready[i].key.Kind(), &bound[i], ErrInvalidOptions); err != nil {
+			return nil, nil, err
+		}
 	}
 	return ready, bound, nil
 }

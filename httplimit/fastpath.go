@@ -20,7 +20,7 @@ import (
 // configuration, otherwise nil.
 func (m *middleware) fastPathCharge() *charge {
 	c := &m.charges[0]
-	if len(m.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues || c.adjust != nil || m.core.Observer != nil {
+	if len(m.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues || c.limits != nil || c.adjust != nil || m.core.Observer != nil {
 		return nil
 	}
 	return c
@@ -60,6 +60,9 @@ func (m *middleware) responseRoom(allowed bool) int {
 // itemRoom returns the maximum number of bytes of the limit's item in RateLimit, such
 // as "default";r=20;t=2.
 func itemRoom(f *httpfields.Limit) int {
+	if f.Limit.IsUnlimited() || f.Limit.IsBlocked() {
+		return 0 // such a limit has no fields
+	}
 	seconds := int64(f.Limit.Period/time.Second) + 1
 	if f.Limit.Period == 0 { // a window of the calendar, at most a year
 		seconds = int64(headgate.MaxPeriod/time.Second) + 1

@@ -67,6 +67,13 @@ type Charge struct {
 	// functions differ: see [headgate.MustNamedPolicy]. It cannot find this for two
 	// programs that share a store, so name the policies there.
 	Policy headgate.Policy
+	// Limits returns the limits of a request, such as those of the plan of its user, in
+	// place of those of Policy. An empty result selects those of Policy, which must have
+	// a name. The state of a key is the same under all limits: a key whose limits change
+	// keeps what it has spent. Nothing is allocated for limits that were used before, so
+	// return slices that exist already, with at most four limits each. Invalid limits
+	// cause a response with the status 500. If Limits is nil, the limits of Policy apply.
+	Limits func(*http.Request) []headgate.Limit
 	// Key selects the budget that is charged. The zero value means [Address].
 	Key Key
 	// Cost returns the cost of a request in units, at least 0. If Cost is nil, the cost

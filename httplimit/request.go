@@ -2,6 +2,7 @@ package httplimit
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/httpfields"
 	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/recorder"
 )
@@ -25,6 +27,7 @@ type requestState struct {
 	combined   headgate.Decision
 	mask       uint32          // set of charges that apply: bit i is set for charge i
 	adjusts    bool            // true if at least one charge has an AdjustCost function
+	varies     bool            // true if at least one charge has a Limits function
 	text       strings.Builder // keys, followed by the values of header fields, in one allocation
 }
 
@@ -79,6 +82,7 @@ func (s *requestState) collect() bool {
 		s.charges = append(s.charges, chargeState{c, len(s.keys), cost})
 		s.mask |= 1 << i
 		s.adjusts = s.adjusts || c.adjust != nil
+		s.varies = s.varies || c.limits != nil
 	}
 	return len(s.charges) > 0
 }
@@ -107,16 +111,38 @@ func (s *requestState) addCharges() error {
 		if c.cost < 0 {
 			return costError(c.cost)
 		}
-		s.Charge(c.charge.Charge, keys[begin:c.keyEnd], c.cost)
+		bound, err := c.charge.of(s.req)
+		if err != nil {
+			return err
+		}
+		s.Charge(bound, keys[begin:c.keyEnd], c.cost)
 		begin = c.keyEnd
 	}
 	return nil
 }
 
+// of returns the charge with the limits of a request.
+func (c *charge) of(r *http.Request) (*admission.Charge, error) {
+	if c.limits == nil {
+		return c.Charge, nil
+	}
+	bound, err := c.variants.Of(c.limits(r))
+	if err != nil {
+		return nil, fmt.Errorf("httplimit: Limits of policy %q: %w", c.Policy, err)
+	}
+	return bound, nil
+}
+
 // writeFields writes the header fields for the decisions. The parameter now is the time
 // of the decisions.
 func (s *requestState) writeFields(h http.Header, now time.Time) {
-	s.middleware.writer.Write(h, s.middleware.sets.Of(s.mask), s.Decisions, now, &s.text)
+	var set *httpfields.Set
+	if s.varies {
+		set = s.middleware.sets.OfParts(s.Parts())
+	} else {
+		set = s.middleware.sets.Of(s.mask)
+	}
+	s.middleware.writer.Write(h, set, s.Decisions, now, &s.text)
 }
 
 // denial returns the combined decision of the denied request and the names of the

@@ -14,9 +14,9 @@ import (
 const statusClientClosedRequest = 499 // status with which nginx logs such requests
 
 // Problem writes a 429 response with an application/problem+json body: type
-// quota-exceeded and the violated policies. It sets the header field RateLimit-Reason
-// to “rate”, or to “cost” if the cost is above the limit. The header fields of the
-// decision, including Retry-After, are already set.
+// quota-exceeded and the violated policies. It sets the header field RateLimit-Reason to
+// “rate”, to “cost” if the cost is above the limit, or to “blocked” for a blocked key.
+// The header fields of the decision, including Retry-After, are already set.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, problem.ContentType, problem.Problem{
@@ -40,14 +40,14 @@ func JSON(w http.ResponseWriter, _ *http.Request, d *Denial) {
 
 // Unavailable writes the response to a request that could not be decided: 503 with an
 // application/problem+json body of type temporary-reduced-capacity. Retry-After is 1,
-// because stores do not report when they will recover. If the reason is a cost below
-// zero, the status is 500. The body never contains the error, which is reported to the
-// observer.
+// because stores do not report when they will recover. If the reason is a cost below zero
+// or an invalid limit from Charge.Limits, the status is 500. The body never contains the
+// error, which is reported to the observer.
 func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, headgate.ErrInvalidCost) {
+	if isProgramError(err) {
 		writeJSON(w, http.StatusInternalServerError, problem.ContentType, problem.Problem{
 			Type: problem.Plain, Title: http.StatusText(http.StatusInternalServerError), Status: http.StatusInternalServerError,
-			Detail: "The server could not determine the cost of this request.",
+			Detail: "The server could not determine the " + programErrorSubject(err) + " of this request.",
 		})
 		return
 	}
@@ -59,18 +59,47 @@ func Unavailable(w http.ResponseWriter, _ *http.Request, err error) {
 	})
 }
 
+// isProgramError reports whether a function of a [Charge] caused the error.
+func isProgramError(err error) bool {
+	for _, target := range []error{
+		headgate.ErrInvalidCost, headgate.ErrInvalidLimit, headgate.ErrInvalidPolicy, headgate.ErrUnsupported, headgate.ErrUnknownAlgorithm,
+	} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+// programErrorSubject returns what the function of a [Charge] did not determine.
+func programErrorSubject(err error) string {
+	if errors.Is(err, headgate.ErrInvalidCost) {
+		return "cost"
+	}
+	return "limit"
+}
+
 // reasonField is the name of the field RateLimit-Reason in the canonical form of
 // net/http.
 const reasonField = "Ratelimit-Reason"
 
 func (d *Denial) reason() string {
-	if d.Never {
+	switch {
+	case d.isBlocked():
+		return "blocked"
+	case d.Never:
 		return "cost"
 	}
 	return "rate"
 }
 
+// isBlocked reports whether the limit is [headgate.Blocked].
+func (d *Denial) isBlocked() bool { return d.Never && d.Limit == 0 }
+
 func (d *Denial) detail() string {
+	if d.isBlocked() {
+		return "Requests with this key are blocked. Retrying does not help."
+	}
 	if d.Never {
 		return "The cost of this request exceeds the limit. Retrying does not help."
 	}
