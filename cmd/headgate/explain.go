@@ -81,7 +81,7 @@ func explainCommand() *cobra.Command {
 	f.StringVar(&x.policy, "policy", "", "name of the `policy` to check")
 	f.StringVar(&x.key, "key", "", "`key` to check")
 	setGroup(f, "Check of a policy, instead of a request", "policy", "key")
-	x.flags.add(f, "store", "store_budget", "trusted_proxies", "enforcement", "instances")
+	x.flags.add(f, "store", "store_budget", "trusted_proxies", "trusted_headers", "enforcement", "instances")
 	f.Int64Var(&x.cost, "cost", 1, "cost of the request or check in `units`")
 	f.BoolVar(&x.asJSON, "json", false, "print the explanation as JSON")
 	setGroup(f, settingGroups[0].heading, "cost", "json")
@@ -239,10 +239,10 @@ func explainPolicy(
 	if err := active.Decide(ctx, headgate.Peek, []engine.Check{check}, &a); err != nil {
 		return nil, err
 	}
-	p := c.Policies[check.Policy]
-	_, override := p.Overrides["key:"+check.Key]
+	p, override := c.Policies[check.Policy], active.OverrideOf(check.Policy, check.Key)
 	result := &explainedPolicy{
-		Policy: check.Policy, Algorithm: algorithmsOf(a.Rules), KeyBy: p.Key.String(), Key: check.Key, Override: override,
+		Policy: check.Policy, Algorithm: algorithmsOf(a.Rules), KeyBy: p.Key.String(), Key: check.Key,
+		Override: override != "", OverriddenBy: override,
 		Enforced: !a.Unenforced, Allowed: a.Allowed, shadow: len(a.Shadows) > 0,
 	}
 	if result.shadow {

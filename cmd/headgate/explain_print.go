@@ -28,16 +28,18 @@ type explainedRoute struct {
 }
 
 type explainedPolicy struct {
-	Policy    string           `json:"policy"`
-	Algorithm string           `json:"algorithm"`
-	KeyBy     string           `json:"key_by"`
-	Key       string           `json:"key"`
-	Override  bool             `json:"override"`
-	Enforced  bool             `json:"enforced"`
-	Allowed   bool             `json:"allowed"` // decision of this policy alone, even if it is in shadow mode
-	Limits    []explainedLimit `json:"limits"`
-	shadow    bool             // the policy is in shadow mode, so it does not affect the overall decision
-	failed    bool             // the policy is in shadow mode, and the store returned an error
+	Policy    string `json:"policy"`
+	Algorithm string `json:"algorithm"`
+	KeyBy     string `json:"key_by"`
+	Key       string `json:"key"`
+	Override  bool   `json:"override"`
+	// OverriddenBy is the override that applies to the key, such as key:acme.
+	OverriddenBy string           `json:"overridden_by,omitempty"`
+	Enforced     bool             `json:"enforced"`
+	Allowed      bool             `json:"allowed"` // decision of this policy alone, even if it is in shadow mode
+	Limits       []explainedLimit `json:"limits"`
+	shadow       bool             // the policy is in shadow mode, so it does not affect the overall decision
+	failed       bool             // the policy is in shadow mode, and the store returned an error
 }
 
 type explainedLimit struct {
@@ -90,7 +92,7 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	explained(b, "policy", p.Policy+", "+p.Algorithm)
 	key := fmt.Sprintf("%q (%s)", p.Key, p.KeyBy)
 	if p.Override {
-		key += ", which has an override"
+		key += ", to which the override " + p.OverriddenBy + " applies"
 	}
 	explained(b, "  key", key)
 	for _, l := range p.Limits {

@@ -1,5 +1,5 @@
-// Tiers gives each user of an API the limits of their plan: the policy of a request
-// depends on the account of the user. Requests without a valid API key are limited per
+// Tiers gives each user of an API the limits of their plan: the limits of a request
+// depend on the account of the user. Requests without a valid API key are limited per
 // client address, with the lowest limit.
 package main
 
@@ -14,12 +14,15 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-type account struct{ name, tier string }
+type account struct{ name, plan string }
 
 // accounts is a placeholder for a database. It maps API keys to accounts.
 var accounts = map[string]account{
 	"k-alice": {"alice", "free"},
 	"k-bob":   {"bob", "pro"},
+	"k-cleo":  {"cleo", "staff"},
+	"k-dan":   {"dan", "banned"},
+	"k-eve":   {"eve", "a plan of last year"},
 }
 
 type contextKey struct{}
@@ -38,26 +41,35 @@ func accountOf(r *http.Request) account {
 	return found
 }
 
-// tier returns the charge for the requests of the tier called name; the empty name is
-// for requests without an account. Header fields of the responses contain the policy's
-// name.
-func tier(name string, key httplimit.Key, limits ...string) httplimit.Charge {
-	policy := headgate.MustPolicy(limits...)
-	policy.Name = name
-	if name == "" {
-		policy.Name = "anonymous"
-	}
-	return httplimit.Charge{Policy: policy, Key: key, When: func(r *http.Request) bool { return accountOf(r).tier == name }}
+// [snippet plans]
+
+// plans has the limits of each plan. A request is charged to all limits of its plan or to
+// none.
+var plans = map[string][]headgate.Limit{
+	"free":   headgate.MustPolicy("10/1m burst 3", "1000/24h").Limits,
+	"pro":    headgate.MustPolicy("100/1s", "100000/24h").Limits,
+	"staff":  headgate.MustPolicy("unlimited").Limits,
+	"banned": headgate.MustPolicy("0/s").Limits,
 }
 
+// limitsOf returns the limits of a request's plan. nil means the limits of the policy,
+// which apply to a plan that is not in the table.
+func limitsOf(r *http.Request) []headgate.Limit { return plans[accountOf(r).plan] }
+
+// [end plans]
+
 func newHandler() (http.Handler, error) {
+	isKnown := func(r *http.Request) bool { return accountOf(r).name != "" }
+	isAnonymous := func(r *http.Request) bool { return !isKnown(r) }
 	user := httplimit.Func(func(r *http.Request) (string, bool) { return accountOf(r).name, true })
+	// [snippet charges]
+	// All plans have one policy, so an account that changes its plan keeps what it has
+	// spent.
 	limit, err := httplimit.New(memstore.New(nil), nil,
-		tier("", httplimit.Address(), "2/1m"),
-		// a request is charged to both limits of a policy or to neither
-		tier("free", user, "10/1m burst 3", "1000/24h"),
-		tier("pro", user, "100/1s", "100000/24h"),
+		httplimit.Charge{Policy: headgate.MustNamedPolicy("anonymous", "2/1m"), When: isAnonymous},
+		httplimit.Charge{Policy: headgate.MustNamedPolicy("api", "1/1m"), Key: user, When: isKnown, Limits: limitsOf},
 	)
+	// [end charges]
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,11 @@ func TestTierLimits(t *testing.T) {
 		key, policy string
 		admitted    int // of 10 consecutive requests
 	}{
-		{"k-alice", `"free`, 3},
-		{"k-bob", `"pro`, 10},
+		{"k-alice", `"api:10/m burst 3";q=10;w=60`, 3},
+		{"k-bob", `"api:100/s";q=100;w=1`, 10},
+		{"k-cleo", ``, 10},
+		{"k-dan", ``, 0},
+		{"k-eve", `"api";q=1;w=60`, 1},
 		{"", `"anonymous"`, 2},
 		{"k-invented", `"anonymous"`, 0}, // an unknown key counts for the address
 	} {
@@ -39,7 +42,7 @@ func TestTierLimits(t *testing.T) {
 			if resp.StatusCode == http.StatusOK {
 				admitted++
 			}
-			if got := resp.Header.Get("RateLimit-Policy"); !strings.HasPrefix(got, c.policy) {
+			if got := resp.Header.Get("RateLimit-Policy"); !strings.HasPrefix(got, c.policy) || c.policy == "" && got != "" {
 				t.Errorf("key %q: RateLimit-Policy %q, want it to begin with %s", c.key, got, c.policy)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
 )
@@ -40,7 +41,7 @@ func (p *Policy) requiresCalendar() bool {
 	for _, limits := range p.Overrides {
 		all = append(all, limits...)
 	}
-	return slices.ContainsFunc(all, func(l headgate.Limit) bool { return l.Period == 0 })
+	return slices.ContainsFunc(all, func(l headgate.Limit) bool { return l.Period == 0 && l.Calendar != (headgate.Calendar{}) })
 }
 
 func routePath(i int) string { return "routes[" + strconv.Itoa(i) + "]" }
@@ -68,9 +69,34 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 			"shadow: true cannot be combined with enforce, as it enforces nothing; remove one of them")
 	}
 	d.checkLimits(join(path, "limits"), p.Algorithm, p.Limits)
-	for key, limits := range p.Overrides {
-		d.checkLimits(join(join(path, "overrides"), plain(key)), p.Algorithm, limits)
+	for name, limits := range p.Overrides {
+		at := join(join(path, "overrides"), plain(name))
+		if err := checkOverride(name); err != nil {
+			d.fail(d.keys[at], at, false, "%s", err)
+			continue
+		}
+		d.checkLimits(at, p.Algorithm, limits)
 	}
+}
+
+// checkOverride returns an error if the name of an override is not valid.
+func checkOverride(name string) error {
+	if text, isPattern := strings.CutPrefix(name, engine.PatternOverride); isPattern {
+		pattern, err := routing.ParsePattern(text)
+		if err == nil && pattern.IsExact() {
+			err = fmt.Errorf("the pattern has no *, so it matches a single key; write %s", clip(engine.KeyOverride+text))
+		}
+		return err
+	}
+	text, isNetwork := strings.CutPrefix(name, engine.NetworkOverride)
+	if !isNetwork {
+		return nil
+	}
+	network, err := parseNetwork(text)
+	if err == nil && network.Prefix.String() != text {
+		err = fmt.Errorf("%s is not in normal form; write %s", clip(text), clip(engine.NetworkOverride+network.Prefix.String()))
+	}
+	return err
 }
 
 // checkLimits records errors for limits that the algorithm does not support, and for
@@ -82,6 +108,13 @@ func (d *decoder) checkLimits(path string, name headgate.Algorithm, limits []hea
 	for i, l := range limits {
 		a, _ := algo.Named(name.For(l))
 		at := path + "[" + strconv.Itoa(i) + "]"
+		if l.IsUnlimited() || l.IsBlocked() {
+			if len(limits) > 1 {
+				d.fail(d.at[at], at, false, "%s must be the only limit, because it needs no other; remove the other limits or this one",
+					clip(d.limits[at]))
+			}
+			continue
+		}
 		if err := a.Check(l); err != nil {
 			d.fail(d.at[at], at, false, "%s", limitMessage(d.limits[at], err))
 			continue
@@ -114,6 +147,7 @@ func (d *decoder) checkRoute(path string, r *Route, names []string) {
 			d.fail(d.at[at], at, false, "%s", unknownPolicy(name, names))
 		}
 	}
+	d.checkHeaders(join(path, "match.header"), r.Match.Header)
 	var methods routing.Methods
 	for i, m := range r.Match.Method {
 		at := join(path, "match.method") + "[" + strconv.Itoa(i) + "]"
@@ -121,6 +155,31 @@ func (d *decoder) checkRoute(path string, r *Route, names []string) {
 			d.fail(d.at[at], at, false, "duplicate method %s", m)
 		}
 	}
+}
+
+// checkHeaders records errors for invalid and duplicate names of header fields.
+func (d *decoder) checkHeaders(path string, fields map[string]routing.Pattern) {
+	first := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		at := join(path, plain(name))
+		canonical, err := routing.ParseHeaderName(name)
+		switch other := first[canonical]; {
+		case d.hasErrorBelow(at):
+		case err != nil:
+			d.fail(d.keys[at], at, false, "%s", headerProblem(err))
+		case other != "":
+			d.fail(d.keys[at], at, false, "%s and %s are the same header field; remove one", clip(other), clip(name))
+		}
+		first[canonical] = name
+	}
+}
+
+// headerProblem returns the message for the error of [routing.ParseHeaderName].
+func headerProblem(err error) string {
+	if e := (*routing.SyntaxError)(nil); errors.As(err, &e) {
+		return strings.TrimSpace(clip(e.Input) + " " + e.Reason)
+	}
+	return err.Error()
 }
 
 func unknownPolicy(name string, names []string) string {
@@ -158,10 +217,21 @@ func (d *decoder) checkReachable(from []Route) {
 func routesOf(from []Route) []routing.Route {
 	routes := make([]routing.Route, len(from))
 	for i, r := range from {
-		routes[i] = routing.Route{Host: r.Match.Host, Path: r.Match.Path, Policies: r.Policies}
+		routes[i] = routing.Route{Host: r.Match.Host, Path: r.Match.Path, Headers: r.headers(), Policies: r.Policies}
 		for _, m := range r.Match.Method {
 			_ = routes[i].Methods.Add(string(m)) // checkRoute has rejected duplicates
 		}
 	}
 	return routes
+}
+
+// headers returns the fields of match.header, sorted by name.
+func (r *Route) headers() []routing.HeaderMatch {
+	var all []routing.HeaderMatch
+	for _, name := range slices.Sorted(maps.Keys(r.Match.Header)) {
+		if canonical, err := routing.ParseHeaderName(name); err == nil { // checkHeaders has reported the error
+			all = append(all, routing.HeaderMatch{Name: canonical, Value: r.Match.Header[name]})
+		}
+	}
+	return all
 }

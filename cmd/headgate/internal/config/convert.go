@@ -9,10 +9,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
-// overridePrefix is the prefix of the keys of overrides. It may be omitted in the
-// configuration file, but is always present in [Policy].
-const overridePrefix = "key:"
-
 // Engine returns the options of the engine that the configuration specifies.
 func (c *Config) Engine() *engine.Options {
 	opts := &engine.Options{
@@ -52,15 +48,44 @@ func (p *Policy) policy(name string) headgate.Policy {
 
 // options returns the settings of the policy in the form that the engine defines.
 func (p *Policy) options() engine.PolicyOptions {
-	options := engine.PolicyOptions{Shadow: engine.All - p.Enforce}
+	options := policyOptions{engine.PolicyOptions{Shadow: engine.All - p.Enforce}}
 	if p.Shadow {
 		options.Shadow = engine.All
 	}
-	if len(p.Overrides) > 0 {
-		options.Overrides = make(map[string][]headgate.Limit, len(p.Overrides))
+	for name, limits := range p.Overrides {
+		options.add(name, limits)
 	}
-	for key, limits := range p.Overrides {
-		options.Overrides[strings.TrimPrefix(key, overridePrefix)] = limits
+	return options.PolicyOptions
+}
+
+// policyOptions are the options of a policy that are being converted.
+type policyOptions struct{ engine.PolicyOptions }
+
+// add adds an override. Its name has passed checkOverride.
+func (o *policyOptions) add(name string, limits []headgate.Limit) {
+	if text, ok := strings.CutPrefix(name, engine.PatternOverride); ok {
+		put(&o.Patterns, text, limits)
+	} else if network, ok := networkOf(name); ok {
+		put(&o.Networks, network, limits)
+	} else {
+		put(&o.Overrides, strings.TrimPrefix(name, engine.KeyOverride), limits)
 	}
-	return options
+}
+
+// put sets an element of a map, which it makes if it is nil.
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[k] = v
+}
+
+// networkOf returns the network of an override. ok is false for any other override.
+func networkOf(name string) (network netip.Prefix, ok bool) {
+	text, ok := strings.CutPrefix(name, engine.NetworkOverride)
+	if !ok {
+		return network, false
+	}
+	network, err := netip.ParsePrefix(text)
+	return network, err == nil
 }

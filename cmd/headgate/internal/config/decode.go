@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -119,6 +120,8 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string, depth int)
 var namedExamples = map[string]string{
 	"policy": `, such as policies: {api: {limits: ["100/1m"]}}`,
 	"key":    `, such as overrides: {acme: ["1000/1m"]}`,
+
+	"header field": `, such as header: {X-Plan: pro}`,
 }
 
 // namedValues decodes a YAML mapping whose keys are names that the user chooses. If the
@@ -126,7 +129,7 @@ var namedExamples = map[string]string{
 func (d *decoder) namedValues(
 	n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int,
 ) {
-	what, prefix := tag.Get("named"), tag.Get("prefix")
+	what, prefixes := tag.Get("named"), strings.Fields(tag.Get("prefix"))
 	if !d.expect(n, yaml.MappingNode, path, "a mapping with one entry per "+what+namedExamples[what]) {
 		return
 	}
@@ -137,7 +140,7 @@ func (d *decoder) namedValues(
 		if !ok {
 			continue
 		}
-		name, at := withPrefix(written, prefix), positionOf(n.Content[i])
+		name, at := withPrefix(written, prefixes), positionOf(n.Content[i])
 		inside := join(path, plain(name))
 		d.keys[inside] = at
 		if !validName.MatchString(written) {
@@ -145,7 +148,7 @@ func (d *decoder) namedValues(
 				"characters, or begin or end with a space", written, what)
 			continue
 		}
-		if message := ambiguous(written, name, prefix, full); message != "" {
+		if message := ambiguous(written, name, prefixes, full); message != "" {
 			d.fail(at, inside, false, "%s", message)
 			continue
 		}
@@ -157,29 +160,33 @@ func (d *decoder) namedValues(
 	}
 }
 
-// withPrefix returns name with the prefix. It does not add the prefix if name already
-// begins with it.
-func withPrefix(name, prefix string) string {
-	if strings.HasPrefix(name, prefix) {
+// withPrefix returns name with the first of the prefixes. It does not add the prefix if
+// name already begins with one of them.
+func withPrefix(name string, prefixes []string) string {
+	if len(prefixes) == 0 || slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
 		return name
 	}
-	return prefix + name
+	return prefixes[0] + name
 }
 
 // ambiguous returns an error message for a key of a mapping, or "". The parameter
 // written is the key as it is in the file, and name is the key with prefix. A key is
-// ambiguous if it occurs both with and without prefix, or with a prefix in other case.
-func ambiguous(written, name, prefix string, seen map[string]position) string {
+// ambiguous if it occurs both with and without the first prefix, or with a prefix in
+// other case.
+func ambiguous(written, name string, prefixes []string, seen map[string]position) string {
 	if first, twice := seen[name]; twice {
 		return fmt.Sprintf("%s and %s are the same; remove one (the first is at %d:%d)",
-			clip(strings.TrimPrefix(name, prefix)), clip(name), first.line, first.column)
+			clip(strings.TrimPrefix(name, prefixes[0])), clip(name), first.line, first.column)
 	}
-	n := len(prefix)
-	if len(written) < n || written[:n] == prefix || !strings.EqualFold(written[:n], prefix) {
-		return ""
+	for _, prefix := range prefixes {
+		n := len(prefix)
+		if len(written) < n || written[:n] == prefix || !strings.EqualFold(written[:n], prefix) {
+			continue
+		}
+		return fmt.Sprintf("%s is ambiguous; write %s, or %s if %s is meant literally",
+			clip(written), clip(prefix+written[n:]), clip(name), written[:n])
 	}
-	return fmt.Sprintf("%s is ambiguous; write %s, or %s if %s is meant literally",
-		clip(written), clip(prefix+written[n:]), clip(name), written[:n])
+	return ""
 }
 
 // setDefaults sets the fields of a struct to the defaults in their tags.

@@ -23,7 +23,8 @@ import (
 //
 // The struct tags default, range, oneof, count (the number of list entries) and required
 // define which values are accepted; see leaf. The tag alias is a second name of a key.
-// The tag prefix is a prefix of the keys of a mapping that may be omitted. The help texts
+// The tag prefix has the prefixes of the keys of a mapping, of which the first may be
+// omitted. The help texts
 // are in the variable helps.
 type File struct {
 	HTTP            HTTP                  `yaml:"http"`
@@ -38,6 +39,7 @@ type File struct {
 	StoreBudget     time.Duration         `yaml:"store_budget" default:"50ms" range:"1ms 1m" restart:"yes"`
 	Enforcement     engine.Enforcement    `yaml:"enforcement" default:"on" oneof:"on shadow off"`
 	TrustedProxies  []Network             `yaml:"trusted_proxies" count:"0 1024"`
+	TrustedHeaders  []HeaderName          `yaml:"trusted_headers" count:"0 64"`
 	MaxKeyBytes     int                   `yaml:"max_key_bytes" default:"1024" range:"1 65536"`
 	MaxChecks       int                   `yaml:"max_checks" default:"32" range:"1 1024"`
 	MaxBodyBytes    int                   `yaml:"max_body_bytes" default:"65536" range:"1 16777216" restart:"yes"`
@@ -123,8 +125,8 @@ type Envoy struct {
 }
 
 // Policy has one or more limits; a request is charged to all of them or to none. The
-// keys of Overrides always begin with "key:", even if the prefix is omitted in the
-// file.
+// keys of Overrides begin with "key:", "pattern:" or "network:"; in the file, the prefix
+// "key:" may be omitted.
 type Policy struct {
 	Limits       []headgate.Limit            `yaml:"limits" alias:"limit" required:"yes" count:"1 32"`
 	Algorithm    headgate.Algorithm          `yaml:"algorithm" default:"token_bucket" oneof:"algorithms"`
@@ -132,7 +134,7 @@ type Policy struct {
 	OnStoreError headgate.OnStoreError       `yaml:"on_store_error" oneof:"closed open local"`
 	Shadow       bool                        `yaml:"shadow" default:"false"`
 	Enforce      engine.Percent              `yaml:"enforce" default:"100%"`
-	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key:" count:"1 32"`
+	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key: pattern: network:" count:"1 32"`
 }
 
 // Route assigns policies to the requests that Match selects.
@@ -146,6 +148,8 @@ type Match struct {
 	Host   routing.Host `yaml:"host"`
 	Method []Method     `yaml:"method" count:"1 32"`
 	Path   routing.Path `yaml:"path"`
+	// Header has patterns for the values of header fields, by name. All must match.
+	Header map[string]routing.Pattern `yaml:"header" alias:"headers" named:"header field"`
 }
 
 // TLS has the TLS files of a listener or of a client. It is inlined in other structs.

@@ -22,7 +22,7 @@ var foreign = map[string]map[string]string{
 		"match": writeMatch, "path": writeMatch,
 	},
 	"match": {
-		"header": noHeaders, "headers": noHeaders, "query": noHeaders, "cookie": noHeaders, "ip": noHeaders, "claim": noHeaders, "user": noHeaders,
+		"query": noHeaders, "cookie": noHeaders, "ip": noHeaders, "claim": noHeaders, "user": noHeaders,
 		"prefix": "write path: /api/** for all paths below /api", "regex": "write path: /api/**; * matches one segment and ** the rest",
 		"methods": "write method: [GET, POST]", "uri": "write path", "url": "write path", "domain": "write host", "hostname": "write host",
 	},
@@ -42,7 +42,7 @@ const (
 	noConcurrency   = "limits on concurrent requests are not supported; nearest: algorithm: leaky_bucket, " +
 		`limits: ["5/s queue 10"], which spaces requests evenly`
 	noMonths  = `write limits: ["100000/month"]`
-	noHeaders = "a route matches host, method and path only; if the limit depends on anything else, the application selects " +
+	noHeaders = "a route matches host, method, path and header; if the limit depends on anything else, the application selects " +
 		`the policy: POST /v1/check {"policy":"NAME","key":"alice"}`
 )
 

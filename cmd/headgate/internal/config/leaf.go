@@ -72,8 +72,8 @@ var leaves = map[reflect.Type]*leaf{
 		parse: parser(time.ParseDuration), format: func(v any) string { return formatDuration(v.(time.Duration)) }, example: "5s", suggestion: "%ss",
 	},
 	reflect.TypeFor[headgate.Limit](): {
-		kind: kindString, pattern: limitPattern,
-		description: "a limit such as 10/s or 5/15m burst 20", parse: parser(headgate.ParseLimit), example: "10/s burst 20", suggestion: "%s/s",
+		kind: kindString, pattern: limitPattern + `|^[ \t]*` + anyCase(`unlimited`) + `[ \t]*$`,
+		description: "a limit such as 10/s or 5/15m burst 20", parse: parser(headgate.ParsePolicyLimit), example: "10/s burst 20", suggestion: "%s/s",
 	},
 	reflect.TypeFor[headgate.OnStoreError](): {kind: kindString, parse: parser(func(s string) (headgate.OnStoreError, error) { return headgate.OnStoreError(s), nil })},
 	reflect.TypeFor[headgate.Algorithm]():    {kind: kindString, parse: parser(func(s string) (headgate.Algorithm, error) { return headgate.Algorithm(s), nil })},
@@ -94,6 +94,14 @@ var leaves = map[reflect.Type]*leaf{
 	reflect.TypeFor[routing.Path](): {
 		kind: kindString, pattern: `^/[^?#%\\;]*$`, description: "a path that begins with /", parse: parser(routing.ParsePath), example: "/api/**",
 		format: unlessZero[routing.Path],
+	},
+	reflect.TypeFor[routing.Pattern](): {
+		kind: kindString, pattern: `^[^\x00-\x1f\x7f]*$`, description: "a text, in which * matches any text",
+		parse: parser(routing.ParsePattern), example: "pro",
+	},
+	reflect.TypeFor[HeaderName](): {
+		kind: kindString, pattern: `^[!#$%&'*+.^_|~0-9A-Za-z\x60-]+$`, description: "the name of a header field", parse: parser(parseHeaderName),
+		example: "X-Plan",
 	},
 	reflect.TypeFor[Method](): {
 		kind: kindString, pattern: `^[A-Za-z-]{1,32}$`, description: "an HTTP method such as GET", parse: parser(parseMethod), example: "POST",

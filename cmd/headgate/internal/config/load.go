@@ -135,6 +135,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 			errs = append(errs, wrong)
 		}
 	}
+	errs = append(errs, c.checkTrustedHeaders()...)
 	if err := errs.orNil(); err != nil {
 		return nil, err
 	}

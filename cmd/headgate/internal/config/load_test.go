@@ -36,6 +36,7 @@ func TestSettingNamesAndPrecedence(t *testing.T) {
 	lists := map[string][3]string{ // by path, of lists without networks
 		"envoy.xds.node_metadata": {"a=1,b=2", "c=3", "d=4"}, "envoy.xds.headers": {"a: ***,b: ***", "c: ***", "d: ***"},
 		"http.allowed_hosts": {"a.example,b.example", "c.example", "*"},
+		"trusted_headers":    {"X-Plan,X-Tenant", "X-Plan", "X-Api-Key"},
 	}
 	for _, s := range config.Settings() {
 		if flat := strings.NewReplacer(".", "-", "_", "-").Replace(s.Path); s.Flag != flat || s.Env != "HEADGATE_"+strings.ToUpper(strings.ReplaceAll(flat, "-", "_")) {

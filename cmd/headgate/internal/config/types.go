@@ -62,6 +62,14 @@ type HostName string
 // Network is an IP network.
 type Network struct{ netip.Prefix }
 
+// HeaderName is the canonical name of a header field.
+type HeaderName string
+
+func parseHeaderName(s string) (HeaderName, error) {
+	name, err := routing.ParseHeaderName(s)
+	return HeaderName(name), err
+}
+
 // Method is an HTTP method in upper case.
 type Method string
 
