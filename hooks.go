@@ -8,4 +8,5 @@ func init() {
 	hooks.Rules = Policy.rules
 	hooks.Bind = bindRule
 	hooks.ApplyAll = applyOps
+	hooks.ApplyHolds = applyHoldOps
 }

@@ -91,6 +91,20 @@ func TestLimitsWithOtherCharges(t *testing.T) {
 	}
 }
 
+// The cost of a plan is adjusted after the handler, also of one that needs no counter.
+func TestLimitsWithAdjustedCost(t *testing.T) {
+	t.Parallel()
+	h := planHandler(t, nil, httplimit.Charge{
+		Policy: windowPolicy("api", "10/24h"), Limits: planOf, Cost: func(*http.Request) int64 { return 5 },
+		AdjustCost: func(httplimit.Response) int64 { return 1 },
+	})
+	for i, c := range []struct{ plan, left string }{{"", `"api";r=5;`}, {"staff", ""}, {"pro", `"api";r=14;`}, {"banned", ""}, {"", `"api";r=3;`}} {
+		if got := send(h, c.plan).Header().Get("RateLimit"); !strings.HasPrefix(got, c.left) {
+			t.Errorf("request %d, plan %q: got %s want %s…", i+1, c.plan, got, c.left)
+		}
+	}
+}
+
 func TestLimitsRequireName(t *testing.T) {
 	t.Parallel()
 	_, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("10/s"), Limits: planOf})

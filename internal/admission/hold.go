@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // CheckHolds returns an error that matches invalid if the store or a charge does not
@@ -34,7 +35,7 @@ func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Ins
 		b.held = append(b.held, headgate.HoldOp{Op: b.Ops[i], ID: id, Private: true})
 	}
 	b.results = append(b.results[:0], make([]headgate.HoldResult, len(b.held))...)
-	_, err := store.(headgate.HoldStore).ApplyHolds(ctx, now, headgate.OpenHold, ttl, b.held, b.results)
+	_, err := root.ApplyHolds(ctx, store, now, headgate.OpenHold, ttl, b.held, b.results)
 	if errors.Is(err, headgate.ErrTooManyHolds) || errors.Is(err, headgate.ErrStoreFull) {
 		b.dropHold()
 		return b.Take(ctx, store, now)
@@ -69,7 +70,7 @@ func (b *Batch) Commit(ctx context.Context, store headgate.Store, now headgate.I
 	for i := range b.held {
 		b.held[i].Cost = actual[i]
 	}
-	_, err := store.(headgate.HoldStore).ApplyHolds(ctx, now, headgate.CommitHold, 0, b.held, b.results)
+	_, err := root.ApplyHolds(ctx, store, now, headgate.CommitHold, 0, b.held, b.results)
 	for i := range b.results {
 		uncharged := b.Decisions[i].Degraded != headgate.ReasonNone && errors.Is(b.results[i].Err, headgate.ErrUnknownHold)
 		b.Decisions[i] = b.results[i].Decision

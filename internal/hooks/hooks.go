@@ -13,4 +13,7 @@ var (
 	// func(context.Context, headgate.Store, headgate.Instant, []headgate.Op, bool,
 	// []headgate.Decision) error
 	ApplyAll any
+	// func(context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb,
+	// time.Duration, []headgate.HoldOp, []headgate.HoldResult) (headgate.Instant, error)
+	ApplyHolds any
 )

@@ -3,6 +3,7 @@ package root
 
 import (
 	"context"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/hooks"
@@ -14,6 +15,10 @@ var (
 	rules    = hooks.Rules.(func(headgate.Policy) []headgate.Rule)
 	bind     = hooks.Bind.(func(headgate.Store, headgate.Rule) (headgate.Bound, error))
 	applyAll = hooks.ApplyAll.(func(context.Context, headgate.Store, headgate.Instant, []headgate.Op, bool, []headgate.Decision) error)
+
+	applyHolds = hooks.ApplyHolds.(func(
+		context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb, time.Duration, []headgate.HoldOp, []headgate.HoldResult,
+	) (headgate.Instant, error))
 )
 
 // Combine merges the decisions of several limits on one request into one decision; see
@@ -38,4 +43,13 @@ func ApplyAll(
 	ctx context.Context, store headgate.Store, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision,
 ) error {
 	return applyAll(ctx, store, now, ops, peek, decisions)
+}
+
+// ApplyHolds is [headgate.HoldStore.ApplyHolds] for operations whose bounds [Bind]
+// returned. It returns an error if the store does not support holds.
+func ApplyHolds(
+	ctx context.Context, store headgate.Store, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp,
+	results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	return applyHolds(ctx, store, now, verb, ttl, ops, results)
 }
