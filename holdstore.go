@@ -192,5 +192,5 @@ type HoldBound interface {
 
 	// ApplyHold is [HoldStore.ApplyHolds] with one op, whose Bound is this one. The error
 	// includes that of the result.
-	ApplyHold(ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, op *HoldOp) (HoldResult, Instant, error)
+	ApplyHold(ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, op HoldOp) (HoldResult, Instant, error)
 }

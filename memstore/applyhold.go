@@ -11,24 +11,24 @@ import (
 // ApplyHold executes verb on one key; see [headgate.HoldBound]. The usual cases need only
 // the mutex of the hold shard; all others are a transaction, as in [Store.ApplyHolds].
 func (b *slotBound) ApplyHold(
-	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, op *headgate.HoldOp,
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, op headgate.HoldOp,
 ) (headgate.HoldResult, headgate.Instant, error) {
 	t := b.store.instant(now)
 	if !b.store.closed.Load() && b.canHold {
 		d, deadline := b.secret.sum(op.Key), t+ttl.Microseconds()
 		switch verb {
 		case headgate.OpenHold:
-			if result, done := b.openFast(d, t, deadline, op); done {
+			if result, done := b.openFast(d, t, deadline, &op); done {
 				return result, headgate.Instant(t), nil
 			}
 		case headgate.CommitHold:
-			if result, done := b.commitFast(d, t, op); done {
+			if result, done := b.commitFast(d, t, &op); done {
 				return result, headgate.Instant(t), nil
 			}
 		}
 	}
 	var results [1]headgate.HoldResult
-	at, err := b.store.ApplyHolds(ctx, headgate.Instant(t), verb, ttl, []headgate.HoldOp{*op}, results[:])
+	at, err := b.store.ApplyHolds(ctx, headgate.Instant(t), verb, ttl, []headgate.HoldOp{op}, results[:])
 	if err == nil {
 		err = results[0].Err
 	}

@@ -51,7 +51,7 @@ func newGuideRule(r *rule, l headgate.Limit) *guideRule {
 
 // ApplyHold is not supported: the layout has no room for holds.
 func (g *guideRule) ApplyHold(
-	context.Context, headgate.Instant, headgate.HoldVerb, time.Duration, *headgate.HoldOp,
+	context.Context, headgate.Instant, headgate.HoldVerb, time.Duration, headgate.HoldOp,
 ) (headgate.HoldResult, headgate.Instant, error) {
 	return headgate.HoldResult{}, 0, errGuideHolds()
 }

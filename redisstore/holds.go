@@ -152,13 +152,13 @@ func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.
 // ApplyHold executes verb on one key; see [headgate.HoldBound]. It is one round trip, and
 // is batched with other operations.
 func (r *rule) ApplyHold(
-	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, in *headgate.HoldOp,
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, in headgate.HoldOp,
 ) (headgate.HoldResult, headgate.Instant, error) {
 	var result headgate.HoldResult
 	if err := r.store.checkReady(ctx); err != nil {
 		return result, 0, err
 	}
-	o, err := r.newHoldOp(now, verb, ttl, in)
+	o, err := r.newHoldOp(now, verb, ttl, &in)
 	if err != nil {
 		return result, 0, err
 	}
