@@ -147,7 +147,7 @@ func (c *constant) CanReserve() bool { return true }
 func (c *constant) Limit() int64 { return c.take(0).Limit }
 
 // ApplyHold implements [HoldBound].
-func (c *constant) ApplyHold(_ context.Context, now Instant, verb HoldVerb, _ time.Duration, op *HoldOp) (HoldResult, Instant, error) {
+func (c *constant) ApplyHold(_ context.Context, now Instant, verb HoldVerb, _ time.Duration, op HoldOp) (HoldResult, Instant, error) {
 	return c.hold(verb, op.Cost), instantNow(now), nil
 }
 
