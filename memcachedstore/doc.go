@@ -101,6 +101,8 @@
 // canceled on the keys that were already written, also if another process has changed
 // them since. Evicting a record has the effect that a repeated request opens the hold
 // again, or returns [headgate.ErrUnknownHold].
+// If the value is lost just before a commit changes it, the record is kept, and the
+// commit is reported as replayed.
 //
 // If a request on several keys is denied after a part of it was written, and one of the
 // keys has open holds and was changed by another process, its units stay spent.

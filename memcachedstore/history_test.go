@@ -26,6 +26,16 @@ func faultSuite(addr string) faults.Suite {
 	return s
 }
 
+// runFaults checks histories under each fault, and histories with holds.
+func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
+	s.Run(t, all...)
+	s.Holds = true
+	if *histories == 0 {
+		s.Histories, s.Keys = 12, 12
+	}
+	t.Run("holds", func(t *testing.T) { s.Run(t, all...) })
+}
+
 // transparentDeadline is the deadline under transparent faults, for a busy machine.
 const transparentDeadline = 10 * time.Second
 
@@ -39,9 +49,13 @@ func action(do func()) func(context.Context) error {
 
 func TestHistoriesServerFaults(t *testing.T) {
 	server := testserver.Memcached(t)
-	faultSuite(server.Addr()).Run(t,
+	runFaults(t, faultSuite(server.Addr()),
 		faults.Fault{Name: "killed", MustFail: true, MayLose: history.AllState, Inject: action(server.Kill), Recover: action(server.Start)},
 		faults.Fault{Name: "stopped", MustFail: true, Duration: 300 * time.Millisecond, Inject: action(server.Stop), Recover: action(server.Continue)},
+	)
+	// There are no histories with holds: if the state is lost between the two writes of a
+	// commit, the record is kept, and a repeated commit is answered as replayed.
+	faultSuite(server.Addr()).Run(t,
 		faults.Fault{
 			Name: "flushed", Transparent: true, MayLose: history.AllState, Deadline: transparentDeadline, Duration: time.Millisecond,
 			Inject: func(context.Context) error { _, err := server.Try("flush_all"); return err },
@@ -52,7 +66,7 @@ func TestHistoriesServerFaults(t *testing.T) {
 func TestHistoriesNetworkFaults(t *testing.T) {
 	const latency = 200 * time.Millisecond
 	proxy := testserver.Proxy(t, testserver.Memcached(t).Addr())
-	faultSuite(proxy.Addr()).Run(t,
+	runFaults(t, faultSuite(proxy.Addr()),
 		faults.Fault{Name: "cut", MustFail: true, Inject: action(proxy.Cut), Recover: action(proxy.Restore)},
 		faults.Fault{
 			Name: "slower than the deadline", MustFail: true, Duration: 2 * latency,

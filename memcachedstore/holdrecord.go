@@ -67,34 +67,59 @@ func (c *cell) endedHold(op *holdOp, t int64) *endedHold {
 }
 
 // readRecords reads the records of the holds that the jobs refer to and that are not
-// open.
+// open. A hold may have been opened and ended since the values were read. So if there is
+// a record, readRecords reads the values again.
 func (r *round) readRecords() error {
+	for _, j := range r.claimed {
+		for i := range j.holdOps() {
+			j.holds.ops[i].record = nil
+		}
+	}
+	for {
+		found, err := r.readMissingRecords()
+		if err != nil || !found {
+			return err
+		}
+		if err := r.read(); err != nil {
+			return err
+		}
+	}
+}
+
+// readMissingRecords reads the records that have not been read, and reports whether there
+// is one.
+func (r *round) readMissingRecords() (found bool, err error) {
 	var ops []*holdOp
 	var names []string
 	for _, j := range r.claimed {
-		if j.holds == nil {
-			continue
-		}
-		for i := range j.holds.ops {
+		for i := range j.holdOps() {
 			op := &j.holds.ops[i]
-			op.record = nil
-			if j.holds.needsRecord(op) && r.cells[op.cell].ledger.Find(op.id) < 0 {
+			if op.record == nil && j.holds.needsRecord(op) && r.cells[op.cell].ledger.Find(op.id) < 0 {
 				ops, names = append(ops, op), append(names, op.recordKey.name())
 			}
 		}
 	}
 	items, err := r.store.fetch(names)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i, op := range ops {
 		if item := items[names[i]]; item != nil {
 			if op.record, err = decodeRecord(item.Value); err != nil {
-				return errForeignValue()
+				return false, errForeignValue()
 			}
+			found = true
 		}
 	}
-	return nil
+	return found, nil
+}
+
+// holdOps returns the ops of a request on holds, or nil for any other request.
+func (j *job) holdOps() []holdOp {
+	if j.holds == nil {
+		return nil
+	}
+	return j.holds.ops
 }
 
 // needsRecord reports whether the result for an op whose hold is not open depends on its

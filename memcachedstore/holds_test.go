@@ -205,3 +205,47 @@ func TestValueWithHolds(t *testing.T) {
 		}
 	}
 }
+
+// Between the reads of the value and of the record, another process opens and commits the
+// hold. The replayed result has the decision after that.
+func TestReplayedResultIsCurrent(t *testing.T) {
+	t.Parallel()
+	server := testserver.Memcached(t)
+	other := mustBind(t, mustNew(t, nil, server.Addr()), "rule", headgate.TokenBucket, "10/1h")
+	record := recordKey(other.scope.digest("key"), headgate.HoldID{1}).name()
+	between := once(func() {
+		mustApplyHold(t, other, headgate.OpenHold, "key", 1, 5)
+		mustApplyHold(t, other, headgate.CommitHold, "key", 1, 3)
+	})
+	s := newTappedStore(t, nil, server.Addr(), func(_, name string) {
+		if name == record {
+			between()
+		}
+	})
+	got := mustApplyHold(t, mustBind(t, s, "rule", headgate.TokenBucket, "10/1h"), headgate.CommitHold, "key", 1, 0)
+	if !got.Replayed || got.Remaining != 7 {
+		t.Errorf("got %+v want 7 remaining, replayed", got)
+	}
+}
+
+// A hold is not opened and committed in the same round.
+func TestRoundLength(t *testing.T) {
+	t.Parallel()
+	take := &job{multi: &multiKey{}}
+	hold := func(v headgate.HoldVerb, id byte) *job {
+		return &job{holds: &holdRequest{verb: v, ops: []holdOp{{id: headgate.HoldID{id}}}}}
+	}
+	const open, commit, extend = headgate.OpenHold, headgate.CommitHold, headgate.ExtendHold
+	for _, tt := range []struct {
+		queue []*job
+		want  int
+	}{
+		{[]*job{take, take}, 2},
+		{[]*job{hold(commit, 1), hold(open, 1), hold(extend, 1), hold(commit, 2)}, 4},
+		{[]*job{take, hold(open, 1), hold(open, 2), hold(commit, 1), take}, 3},
+	} {
+		if got := roundLength(tt.queue); got != tt.want {
+			t.Errorf("got %d of %d jobs want %d", got, len(tt.queue), tt.want)
+		}
+	}
+}

@@ -90,8 +90,9 @@ func (s *Store) runGroup(g *group) {
 	for {
 		s.lockKeys(g.names)
 		s.scheduler.mu.Lock()
-		jobs := g.queue
-		g.queue = nil
+		n := roundLength(g.queue)
+		jobs := g.queue[:n:n]
+		g.queue = g.queue[n:]
 		s.scheduler.mu.Unlock()
 		s.runRound(g, jobs)
 		s.unlockKeys(g.names)
@@ -99,6 +100,30 @@ func (s *Store) runGroup(g *group) {
 			return
 		}
 	}
+}
+
+// roundLength returns the number of jobs at the beginning of queue that may be in one
+// round. A hold is not opened and committed in the same round: its record would be
+// written although the hold may not be opened in the end.
+func roundLength(queue []*job) int {
+	var opened map[headgate.HoldID]bool
+	for n, j := range queue {
+		if j.holds == nil {
+			continue
+		}
+		for i := range j.holds.ops {
+			switch id := j.holds.ops[i].id; {
+			case j.holds.verb == headgate.OpenHold:
+				if opened == nil {
+					opened = map[headgate.HoldID]bool{}
+				}
+				opened[id] = true
+			case j.holds.verb == headgate.CommitHold && opened[id]:
+				return n
+			}
+		}
+	}
+	return len(queue)
 }
 
 // removeIfEmpty removes a group if its queue is empty, and reports whether it removed

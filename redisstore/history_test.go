@@ -34,6 +34,16 @@ func faultSuite(url string, opts redisstore.Options) faults.Suite {
 // one's knowledge.
 var noDenialCache = redisstore.Options{DenialCacheTTL: -1}
 
+// runFaults checks histories under each fault, and histories with holds.
+func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
+	s.Run(t, all...)
+	s.Holds = true
+	if *histories == 0 {
+		s.Histories, s.Keys = 12, 12
+	}
+	t.Run("holds", func(t *testing.T) { s.Run(t, all...) })
+}
+
 // transparentDeadline is the deadline under transparent faults, for a busy machine.
 const transparentDeadline = 10 * time.Second
 
@@ -77,11 +87,11 @@ func repeatedly(every time.Duration, do func() error) (strike, heal func(context
 
 func TestHistoriesServerKilled(t *testing.T) {
 	synced := testserver.Redis(t, testserver.AppendFsyncAlways())
-	faultSuite("redis://"+synced.Addr(), noDenialCache).Run(t, faults.Fault{
+	runFaults(t, faultSuite("redis://"+synced.Addr(), noDenialCache), faults.Fault{
 		Name: "killed, with every write on disk", MustFail: true, Inject: action(synced.Kill), Recover: action(synced.Start),
 	})
 	volatile := testserver.Redis(t)
-	faultSuite("redis://"+volatile.Addr(), noDenialCache).Run(t, faults.Fault{
+	runFaults(t, faultSuite("redis://"+volatile.Addr(), noDenialCache), faults.Fault{
 		Name: "killed, with nothing on disk", MustFail: true, MayLose: history.AllState, Inject: action(volatile.Kill), Recover: action(volatile.Start),
 	})
 }
@@ -113,12 +123,12 @@ func networkFaults(proxy *testserver.FaultProxy) []faults.Fault {
 
 func TestHistoriesServerFaults(t *testing.T) {
 	server := testserver.Redis(t)
-	faultSuite("redis://"+server.Addr(), noDenialCache).Run(t, serverFaults(server)...)
+	runFaults(t, faultSuite("redis://"+server.Addr(), noDenialCache), serverFaults(server)...)
 }
 
 func TestHistoriesNetworkFaults(t *testing.T) {
 	proxy := testserver.Proxy(t, testserver.Redis(t).Addr())
-	faultSuite("redis://"+proxy.Addr(), noDenialCache).Run(t, networkFaults(proxy)...)
+	runFaults(t, faultSuite("redis://"+proxy.Addr(), noDenialCache), networkFaults(proxy)...)
 }
 
 // The suite refunds nothing, as a store with a denial cache does not see other
@@ -135,7 +145,7 @@ func TestHistoriesSentinel(t *testing.T) {
 	guarded := testserver.Sentinel(t)
 	var dead *testserver.RedisServer
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(guarded.Addrs(), ","), guarded.MasterName())
-	faultSuite(url, noDenialCache).Run(t, faults.Fault{
+	runFaults(t, faultSuite(url, noDenialCache), faults.Fault{
 		Name: "master killed", MustFail: true, MayLose: history.LatestWrites,
 		Inject: action(func() { dead = guarded.KillMaster(t) }), Recover: action(func() { dead.Start(); guarded.Wait(t) }),
 	})
@@ -147,7 +157,7 @@ func TestHistoriesCluster(t *testing.T) {
 	together := noDenialCache
 	together.Group = func(string) string { return "one slot for all keys, and so one call" }
 	moving := &slotMigration{t: t, cluster: cluster}
-	faultSuite(url, together).Run(t, faults.Fault{
+	runFaults(t, faultSuite(url, together), faults.Fault{
 		Name: "slot moved", Transparent: true, Duration: 300 * time.Millisecond, Deadline: transparentDeadline,
 		Inject: action(moving.begin), Recover: action(moving.finish),
 	})
@@ -158,7 +168,7 @@ func TestHistoriesCluster(t *testing.T) {
 		turn++
 		return turn % 3 * 5461
 	}
-	faultSuite(url, noDenialCache).Run(t,
+	runFaults(t, faultSuite(url, noDenialCache),
 		faults.Fault{
 			Name: "replica takes over", Deadline: time.Second,
 			Inject: action(func() { cluster.Failover(t, slot()) }), Recover: action(func() { cluster.Wait(t) }),

@@ -27,8 +27,10 @@ type client struct {
 	sub    *subject
 	number int
 	bound  headgate.Bound
+	store  headgate.Store // store of bound
 	random *rand.Rand
-	frozen bool // whether the instant of the operations does not advance
+	last   history.Request // last operation of holds
+	frozen bool            // whether the instant of the operations does not advance
 }
 
 // runClient executes operations before, during and after the fault. n is the number of
@@ -36,7 +38,7 @@ type client struct {
 func (s *round) runClient(n int, sub *subject, number int) {
 	suite := &s.run.suite
 	c := &client{
-		round: s, sub: sub, number: number, bound: sub.bounds[number%len(sub.bounds)],
+		round: s, sub: sub, number: number, bound: sub.bounds[number%len(sub.bounds)], store: s.run.stores[number%len(sub.bounds)],
 		random: rand.New(rand.NewPCG(suite.Seed, uint64(s.run.histories+n)<<16|uint64(number))),
 	}
 	for i := range opsBefore {
@@ -106,7 +108,7 @@ func (c *client) do() history.Outcome {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	begin := time.Now()
-	outcome, err := c.sub.log.Do(ctx, c.number, c.bound, c.sub.key, c.request())
+	outcome, err := c.send(ctx)
 	c.round.recordError(err)
 	if took := time.Since(begin); took > deadline+c.round.run.suite.Grace {
 		c.round.recordError(fmt.Errorf("an operation with a deadline of %v took %v", deadline, took))
@@ -114,15 +116,50 @@ func (c *client) do() history.Outcome {
 	return outcome
 }
 
+// send executes a random request.
+func (c *client) send(ctx context.Context) (history.Outcome, error) {
+	if c.round.run.suite.Holds && c.random.IntN(4) > 0 {
+		return c.sub.log.DoHold(ctx, c.number, c.store.(headgate.HoldStore), c.bound, c.sub.key, c.holdRequest())
+	}
+	return c.sub.log.Do(ctx, c.number, c.bound, c.sub.key, c.request())
+}
+
+// holdRequest returns a random operation of holds, or repeats the client's last one. The
+// clients of a key use the same ids, mostly with the same number of units.
+func (c *client) holdRequest() history.Request {
+	if c.last.Hold.ID > 0 && c.random.IntN(3) == 0 {
+		return c.last
+	}
+	id := byte(1 + c.random.IntN(6))
+	r := history.Request{At: c.instant(), Hold: history.Hold{ID: id}}
+	switch n := c.random.IntN(20); {
+	case n < 8:
+		r.Cost = 1 + int64(id)%3
+	case n < 9:
+		r.Cost = 4
+	case n < 16:
+		r.Hold.Verb, r.Cost = headgate.CommitHold, c.random.Int64N(4)
+	case n < 18:
+		r.Hold.Verb = headgate.ExtendHold
+	case n < 19:
+		r.Hold.Verb, r.Cost = headgate.TakeUpTo, 1+c.random.Int64N(3)
+	default:
+		r.Hold.Verb, r.Cost = headgate.Debit, 1
+	}
+	c.last = r
+	return r
+}
+
 // request returns a random request. Most requests are takes.
 func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
+	takesOnly := c.round.run.suite.TakesOnly || c.round.run.suite.Holds
 	switch n := c.random.IntN(20); {
 	case n < 2:
 		r.Verb = headgate.Peek
-	case n < 5 && !c.round.run.suite.TakesOnly:
+	case n < 5 && !takesOnly:
 		r.Verb = headgate.Refund
-	case n < 6 && !c.round.run.suite.TakesOnly:
+	case n < 6 && !takesOnly:
 		r.Verb, r.Cost = headgate.Reset, 0
 	}
 	return r

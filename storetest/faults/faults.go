@@ -9,6 +9,7 @@ package faults
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +75,10 @@ type Suite struct {
 	// TakesOnly is set for a store that caches denials. Clients then do not refund or
 	// reset units, because the caches of other processes would not observe it.
 	TakesOnly bool
+	// Holds makes clients open, commit and extend holds, debit units and take up to a
+	// number of them. All operations on a key are at one instant. The stores must be
+	// [headgate.HoldStore]s.
+	Holds bool
 	// Seed is the seed of the requests; the same seed gives the same requests, but not
 	// the same timing. 0 means a new random seed. Failures print the seed.
 	Seed uint64
@@ -108,6 +113,9 @@ func (s Suite) withDefaults() Suite {
 	}
 	if s.Algorithms == nil {
 		s.Algorithms = model.Algorithms()
+	}
+	if s.Holds {
+		s.Algorithms = slices.DeleteFunc(slices.Clone(s.Algorithms), func(a headgate.Algorithm) bool { return !a.CanHold() })
 	}
 	return s
 }

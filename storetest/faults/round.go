@@ -113,6 +113,9 @@ func (s *round) prepare() error {
 		a := suite.Algorithms[n%len(suite.Algorithms)]
 		limit := headgate.MustParseLimit([]string{"6/1h", "20/1h", "60/1h"}[n/len(suite.Algorithms)%3])
 		sub := &subject{key: fmt.Sprintf("key %d", n), log: history.New(a, limit), stride: strides[n/len(suite.Algorithms)%len(strides)]}
+		if suite.Holds {
+			sub.stride = 0
+		}
 		scope := fmt.Sprintf("faults %x %s %d", suite.Seed, s.run.fault.Name, n)
 		for _, store := range s.run.stores {
 			b, err := store.Bind(headgate.Rule{Scope: scope, Name: "rule", Limit: limit, Algorithm: a})

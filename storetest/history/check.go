@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/headgate/headgate"
 )
 
 // ErrUndecided is matched by the error of [Log.Check] if the search exceeded its
@@ -22,6 +20,7 @@ var ErrUndecided = errors.New("history: undecided")
 // recorded during the search.
 func (l *Log) Check(timeout time.Duration) error {
 	c := &checker{machine: newMachine(l.algorithm, l.limit)}
+	c.machine.holds = l.hasHolds()
 	model := c.model(l.events)
 	operations := c.operations(l.events)
 	switch porcupine.CheckOperationsTimeout(model, operations, timeout) {
@@ -116,7 +115,7 @@ func (c *checker) model(events []event) porcupine.Model {
 // may have been executed at any time after its call.
 func (c *checker) operations(events []event) []porcupine.Operation {
 	ordered := slices.DeleteFunc(byCall(events), func(e *event) bool {
-		return e.loss == NoLoss && (e.outcome == NotExecuted || e.outcome == Unknown && e.request.Verb == headgate.Peek)
+		return e.loss == NoLoss && (e.outcome == NotExecuted || e.outcome == Unknown && e.request.isPeek())
 	})
 	operations := make([]porcupine.Operation, len(ordered))
 	var ranks [maxClasses]int
@@ -163,7 +162,7 @@ func (c *checker) step(s state, in input) []any {
 		s.done[in.class]++
 	}
 	done := c.machine.do(s.key, in.event.request)
-	if in.event.outcome == Answered && !equalDecisions(done.decision, in.event.decision) {
+	if in.event.outcome == Answered && !done.equals(&in.event.answered) {
 		return nil
 	}
 	if c.losesWrites {

@@ -56,6 +56,7 @@ type Request struct {
 	Verb headgate.Verb
 	At   headgate.Instant // explicit instant; must not be headgate.StoreClock
 	Cost int64
+	Hold Hold // an operation of holds, which takes the place of Verb
 }
 
 // Loss is the state that a store may, by design, lose during a fault.
@@ -82,11 +83,11 @@ const (
 
 // event is an operation of a client, or a possible loss of state.
 type event struct {
-	client       int
-	request      Request
-	loss         Loss // NoLoss if the event is an operation
-	outcome      Outcome
-	decision     headgate.Decision
+	client  int
+	request Request
+	loss    Loss // NoLoss if the event is an operation
+	outcome Outcome
+	answered
 	err          error
 	call, answer time.Duration // times of the call and the return, since the start of the log
 }
@@ -100,10 +101,18 @@ func New(a headgate.Algorithm, l headgate.Limit) *Log {
 // that identifies the caller. Do returns an error if the store's error does not show
 // whether units were spent, because a store must report that.
 func (l *Log) Do(ctx context.Context, client int, b headgate.Bound, key string, r Request) (Outcome, error) {
+	return l.do(client, r, func() (answered, error) {
+		d, err := b.Apply(ctx, r.At, key, r.Verb, r.Cost)
+		return answered{decision: d}, err
+	})
+}
+
+// do records the outcome of an operation.
+func (l *Log) do(client int, r Request, operate func() (answered, error)) (Outcome, error) {
 	e := event{client: client, request: r, call: time.Since(l.start)}
-	d, err := b.Apply(ctx, r.At, key, r.Verb, r.Cost)
-	e.answer, e.decision, e.err = time.Since(l.start), d, err
-	outcome, err := outcomeOf(d, err)
+	e.answered, e.err = operate()
+	e.answer = time.Since(l.start)
+	outcome, err := outcomeOf(e.decision, e.err)
 	e.outcome = outcome
 	l.record(e)
 	return outcome, err
@@ -201,14 +210,14 @@ func (e *event) String() string {
 	if e.loss != NoLoss {
 		return span + [...]string{"", " the newest writes may be lost", " the state may be lost"}[e.loss]
 	}
-	text := fmt.Sprintf("%s client %d: %s %d at %d: ", span, e.client, e.request.Verb, e.request.Cost, e.request.At)
+	text := fmt.Sprintf("%s client %d: %s %d at %d: ", span, e.client, e.request.name(), e.request.Cost, e.request.At)
 	switch e.outcome {
 	case Unknown:
 		return fmt.Sprintf("%sunknown: %v", text, e.err)
 	case NotExecuted:
 		return fmt.Sprintf("%snot executed: %v", text, e.err)
 	default:
-		return text + formatDecision(e.decision)
+		return text + formatDecision(e.decision) + e.holdText()
 	}
 }
 

@@ -26,13 +26,13 @@ type testLog struct{ *Log }
 func newTestLog() testLog { return testLog{New(headgate.FixedWindow, headgate.MustParseLimit("5/1h"))} }
 
 func (h testLog) add(from, to int, o Outcome, r Request, d headgate.Decision) testLog {
-	h.record(event{outcome: o, request: r, decision: d, call: time.Duration(from), answer: time.Duration(to)})
+	h.record(event{outcome: o, request: r, answered: answered{decision: d}, call: time.Duration(from), answer: time.Duration(to)})
 	return h
 }
 
 // take adds an allowed take of 1 that left so many units.
 func (h testLog) take(from, to int, left int64) testLog {
-	return h.add(from, to, Answered, Request{headgate.Take, noon, 1}, headgate.Decision{Allowed: true, Limit: 5, Remaining: left, ResetAfter: time.Hour})
+	return h.add(from, to, Answered, Request{Verb: headgate.Take, At: noon, Cost: 1}, headgate.Decision{Allowed: true, Limit: 5, Remaining: left, ResetAfter: time.Hour})
 }
 
 // peek adds a peek that found so many units left.
@@ -41,11 +41,11 @@ func (h testLog) peek(from, to int, left int64) testLog {
 	if left == 5 {
 		d.ResetAfter = 0
 	}
-	return h.add(from, to, Answered, Request{headgate.Peek, noon, 0}, d)
+	return h.add(from, to, Answered, Request{Verb: headgate.Peek, At: noon, Cost: 0}, d)
 }
 
 func (h testLog) unknown(from int, v headgate.Verb, cost int64) testLog {
-	return h.add(from, from+1, Unknown, Request{v, noon, cost}, headgate.Decision{})
+	return h.add(from, from+1, Unknown, Request{Verb: v, At: noon, Cost: cost}, headgate.Decision{})
 }
 
 func (h testLog) lose(what Loss, from, to int) testLog {
@@ -75,8 +75,8 @@ func TestCheckHandWrittenHistories(t *testing.T) {
 		{"unknown take, executed before its call", newTestLog().peek(0, 1, 4).unknown(2, headgate.Take, 1), false},
 		{"unknown refund", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Refund, 1).peek(6, 7, 4), true},
 		{"unknown reset", newTestLog().take(0, 1, 4).take(2, 3, 3).unknown(4, headgate.Reset, 0).peek(6, 7, 5), true},
-		{"failed take that spent", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 4), false},
-		{"failed take that did not spend", newTestLog().add(0, 1, NotExecuted, Request{headgate.Take, noon, 1}, headgate.Decision{}).peek(2, 3, 5), true},
+		{"failed take that spent", newTestLog().add(0, 1, NotExecuted, Request{Verb: headgate.Take, At: noon, Cost: 1}, headgate.Decision{}).peek(2, 3, 4), false},
+		{"failed take that did not spend", newTestLog().add(0, 1, NotExecuted, Request{Verb: headgate.Take, At: noon, Cost: 1}, headgate.Decision{}).peek(2, 3, 5), true},
 		{"state lost without a fault", newTestLog().take(0, 1, 4).take(2, 3, 3).take(9, 10, 4), false},
 		{"state lost in a restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).take(9, 10, 4), true},
 		{"state lost after the restart", newTestLog().take(0, 1, 4).take(2, 3, 3).lose(AllState, 4, 5).peek(6, 7, 3).take(9, 10, 4), false},
@@ -117,8 +117,8 @@ func TestCheckTimeoutReturnsErrUndecided(t *testing.T) {
 	t.Parallel()
 	h := newTestLog()
 	for i := range int64(60) {
-		h.add(0, 1000, Answered, Request{headgate.Peek, noon + headgate.Instant(i), i}, headgate.Decision{Limit: 4})
-		h.add(0, 1000, Unknown, Request{headgate.Take, noon + headgate.Instant(i), 1}, headgate.Decision{})
+		h.add(0, 1000, Answered, Request{Verb: headgate.Peek, At: noon + headgate.Instant(i), Cost: i}, headgate.Decision{Limit: 4})
+		h.add(0, 1000, Unknown, Request{Verb: headgate.Take, At: noon + headgate.Instant(i), Cost: 1}, headgate.Decision{})
 	}
 	var v *Violation
 	if err := h.Check(time.Millisecond); !errors.Is(err, ErrUndecided) || errors.As(err, &v) {
@@ -163,7 +163,7 @@ func record(t *testing.T, store headgate.Store, a headgate.Algorithm, stride int
 			for range 20 {
 				at := noon + headgate.Instant(now.Add(r.Int64N(stride+1)))
 				verb := []headgate.Verb{headgate.Take, headgate.Take, headgate.Take, headgate.Peek, headgate.Refund, headgate.Reset}[r.IntN(6)]
-				if o, err := log.Do(context.Background(), client, b, "key", Request{verb, at, 1 + r.Int64N(4)}); o != Answered || err != nil {
+				if o, err := log.Do(context.Background(), client, b, "key", Request{Verb: verb, At: at, Cost: 1 + r.Int64N(4)}); o != Answered || err != nil {
 					t.Errorf("got outcome %v, error %v want answered", o, err)
 				}
 			}

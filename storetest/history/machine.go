@@ -15,8 +15,9 @@ import (
 type machine struct {
 	algorithm  headgate.Algorithm
 	limit      headgate.Limit
+	holds      bool // whether there are operations of holds
 	numbers    map[string]int
-	keys       []*model.Key
+	keys       []*heldKey
 	steps      map[step]result
 	setNumbers map[string]int // the number of each set of states
 	sets       [][]int        // each set of states by its number, sorted
@@ -32,8 +33,8 @@ type step struct {
 // request's instant, and it need not write anything for a refund if no units are spent.
 // A later operation at an earlier instant observes the difference.
 type result struct {
-	decision headgate.Decision
-	next     []int
+	answered
+	next []int
 }
 
 // unused is the number of the state of an unused key, which is the initial state.
@@ -41,13 +42,13 @@ const unused = 0
 
 func newMachine(a headgate.Algorithm, l headgate.Limit) *machine {
 	m := &machine{algorithm: a, limit: l, numbers: make(map[string]int), steps: make(map[step]result), setNumbers: make(map[string]int)}
-	m.number(model.NewKey(a))
+	m.number(&heldKey{Holds: model.NewHolds(a)})
 	m.setNumber(nil)
 	return m
 }
 
-func (m *machine) number(k *model.Key) int {
-	text := k.Text()
+func (m *machine) number(k *heldKey) int {
+	text := k.text(m.holds)
 	n, known := m.numbers[text]
 	if !known {
 		n = len(m.keys)
@@ -69,26 +70,36 @@ func (m *machine) do(state int, r Request) result {
 }
 
 func (m *machine) compute(state int, r Request) result {
-	k, t := m.keys[state].Clone(), int64(r.At)
-	var d headgate.Decision
-	switch r.Verb {
-	case headgate.Take:
-		d = k.Take(m.limit, t, r.Cost)
-	case headgate.Peek:
-		d = k.Peek(m.limit, t, r.Cost)
-	case headgate.Refund:
-		d = k.Refund(m.limit, t, r.Cost)
-	default:
-		d = k.Reset(m.limit, t)
+	k := m.keys[state].clone()
+	if m.holds {
+		done := k.do(m.limit, r)
+		return result{done, []int{m.number(k)}}
 	}
+	t := int64(r.At)
+	d := apply(k.Key, m.limit, r)
 	next := []int{m.number(k)}
-	if k.Unused(m.limit, t) && next[0] != unused {
+	if k.Key.Unused(m.limit, t) && next[0] != unused {
 		next = append(next, unused)
 	}
-	if r.Verb == headgate.Refund && m.keys[state].Unused(m.limit, t) && !slices.Contains(next, state) {
+	if r.Verb == headgate.Refund && m.keys[state].Key.Unused(m.limit, t) && !slices.Contains(next, state) {
 		next = append(next, state)
 	}
-	return result{d, next}
+	return result{answered{decision: d}, next}
+}
+
+// apply executes a request that is not one of holds.
+func apply(k *model.Key, l headgate.Limit, r Request) headgate.Decision {
+	t := int64(r.At)
+	switch r.Verb {
+	case headgate.Take:
+		return k.Take(l, t, r.Cost)
+	case headgate.Peek:
+		return k.Peek(l, t, r.Cost)
+	case headgate.Refund:
+		return k.Refund(l, t, r.Cost)
+	default:
+		return k.Reset(l, t)
+	}
 }
 
 // setNumber returns the number that identifies a set of states. A new set gets the next

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +13,33 @@ func (k *Key) Text() string { return k.state.text() }
 
 // Clone returns an independent key with the same state.
 func (k *Key) Clone() *Key { return k.clone() }
+
+// Clone returns an independent key with the same state and holds.
+func (h *Holds) Clone() *Holds {
+	c := *h
+	c.Key, c.base, c.history = h.Key.clone(), h.base.clone(), slices.Clone(h.history)
+	c.open = make([]*hold, len(h.open))
+	for i, open := range h.open {
+		copied := *open
+		c.open[i] = &copied
+	}
+	return &c
+}
+
+// Text returns a text that identifies the state and the open holds. If all operations are
+// at one instant, and none is a refund or a reset, two keys with the same text decide
+// equally.
+func (h *Holds) Text() string {
+	open := make([]string, len(h.open))
+	for i, o := range h.open {
+		open[i] = fmt.Sprintf("%s holds %d", o.id, o.units)
+	}
+	slices.Sort(open)
+	return h.Key.Text() + ", " + strings.Join(open, ", ")
+}
+
+// Units returns the units of an open hold.
+func (h *Holds) Units(id string) int64 { return h.find(id).units }
 
 func (b *tokenBucket) text() string {
 	if b.tat == nil {
