@@ -9,4 +9,6 @@ func init() {
 	hooks.Bind = bindRule
 	hooks.ApplyAll = applyOps
 	hooks.ApplyHolds = applyHoldOps
+	hooks.HoldID = func(id string) (HoldID, error) { return (&HoldOptions{ID: id}).id() }
+	hooks.CheckTTL = checkTTL
 }

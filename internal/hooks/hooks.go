@@ -16,4 +16,6 @@ var (
 	// func(context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb,
 	// time.Duration, []headgate.HoldOp, []headgate.HoldResult) (headgate.Instant, error)
 	ApplyHolds any
+	HoldID     any // func(string) (headgate.HoldID, error)
+	CheckTTL   any // func(time.Duration) error
 )

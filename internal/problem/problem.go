@@ -26,6 +26,7 @@ type Problem struct {
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail,omitempty"`
 	Field    string   `json:"field,omitempty"` // field of the request that caused the problem
+	Error    string   `json:"error,omitempty"` // kind of an error about a hold, for programs
 	Violated []string `json:"violated-policies,omitempty"`
 }
 

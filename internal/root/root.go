@@ -19,6 +19,8 @@ var (
 	applyHolds = hooks.ApplyHolds.(func(
 		context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb, time.Duration, []headgate.HoldOp, []headgate.HoldResult,
 	) (headgate.Instant, error))
+	holdID   = hooks.HoldID.(func(string) (headgate.HoldID, error))
+	checkTTL = hooks.CheckTTL.(func(time.Duration) error)
 )
 
 // Combine merges the decisions of several limits on one request into one decision; see
@@ -53,3 +55,12 @@ func ApplyHolds(
 ) (headgate.Instant, error) {
 	return applyHolds(ctx, store, now, verb, ttl, ops, results)
 }
+
+// HoldID returns the id of a hold for the text that a caller passed, or a random id if
+// the text is empty. The error matches [headgate.ErrInvalidHold]; see
+// [headgate.HoldOptions].
+func HoldID(text string) (headgate.HoldID, error) { return holdID(text) }
+
+// CheckTTL returns an error that matches [headgate.ErrInvalidHold] if the TTL of a hold
+// is outside the accepted range.
+func CheckTTL(ttl time.Duration) error { return checkTTL(ttl) }

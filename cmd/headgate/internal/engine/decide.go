@@ -59,6 +59,11 @@ type Answer struct {
 	Shadows []ShadowResult
 	// Generation is the generation of the configuration that made the decision.
 	Generation uint64
+	// Replayed is true if the operation on a hold had been executed before, so that it
+	// changed nothing.
+	Replayed bool
+	// Granted is the number of units of each check that [ActiveConfig.TakeUpTo] spent.
+	Granted int64
 
 	enforced, shadowed charges
 	mayWait            bool   // whether the request can wait in a queue
@@ -84,11 +89,18 @@ type charges struct {
 	admission.Batch
 	rules  []*Rule
 	checks []int // index of the check of each charge
+
+	// For operations on holds only:
+	holds   []int // index of the hold of each charge
+	first   int   // index of the first charge of the hold that is being resolved
+	ops     []headgate.HoldOp
+	results []headgate.HoldResult
 }
 
 func (c *charges) reset() {
 	c.Reset()
 	c.rules, c.checks = c.rules[:0], c.checks[:0]
+	c.holds, c.first = c.holds[:0], 0
 }
 
 // add adds a charge of the check with index i.
@@ -133,7 +145,7 @@ func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb 
 	}
 	s.begin(a)
 	err := s.decide(ctx, now, verb, checks, a)
-	s.notify(verb, checks, a, err)
+	s.notify(Operation(verb), checks, a, err)
 	return err
 }
 
@@ -149,6 +161,7 @@ func (s *ActiveConfig) Count(ctx context.Context, now headgate.Instant, checks [
 func (a *Answer) clear(generation uint64) {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
+	a.Replayed, a.Granted = false, 0
 }
 
 // decide does the work of DecideAt, after DecideAt has cleared a.
@@ -190,21 +203,31 @@ func (a *Answer) clearKeys() {
 	if a.mayWait && a.Delay > 0 {
 		return
 	}
-	clear(a.enforced.Ops)
-	clear(a.shadowed.Ops)
+	a.enforced.clearKeys()
+	a.shadowed.clearKeys()
+}
+
+func (c *charges) clearKeys() {
+	clear(c.Ops)
+	clear(c.ops)
 }
 
 // resolve adds the rules of all checks to a.
 func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	a.enforced.reset()
 	a.shadowed.reset()
+	return s.resolveFrom(0, checks, a)
+}
+
+// resolveFrom adds the rules of all checks to a. The first of them has index i.
+func (s *ActiveConfig) resolveFrom(i int, checks []Check, a *Answer) error {
 	if n := len(checks); n < 1 || n > s.maxChecks && !checks[0].Composed {
 		return &CheckError{Index: -1, Field: "checks", Err: fmt.Errorf("%w: the request has %d checks; must be 1 to %d",
 			ErrInvalidRequest, n, s.maxChecks)}
 	}
-	for i := range checks {
-		if field, err := s.resolveOne(i, &checks[i], a); err != nil {
-			return &CheckError{Index: i, Field: field, Err: err}
+	for j := range checks {
+		if field, err := s.resolveOne(i+j, &checks[j], a); err != nil {
+			return &CheckError{Index: i + j, Field: field, Err: err}
 		}
 	}
 	return nil
@@ -307,12 +330,21 @@ func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant,
 	if hasEnforced && !a.Allowed && verb == headgate.Take {
 		verb = headgate.Peek
 	}
+	a.eachShadow(func(from, to int) error { return s.apply(ctx, now, verb, &a.shadowed, from, to) })
+	if !hasEnforced {
+		a.allowShadowed()
+	}
+}
+
+// eachShadow calls apply with the indexes of the charges of each check in shadow mode,
+// and sets its result.
+func (a *Answer) eachShadow(apply func(from, to int) error) {
 	from := 0
 	for i := range a.Shadows {
 		w := &a.Shadows[i]
 		to := a.shadowed.endOfCheck(w.Check, from)
 		w.first, w.end = from, to
-		if w.Err = s.apply(ctx, now, verb, &a.shadowed, from, to); w.Err != nil {
+		if w.Err = apply(from, to); w.Err != nil {
 			for j := from; j < to; j++ {
 				a.shadowed.Decisions[j] = unusedDecision(a.shadowed.rules[j])
 				a.shadowed.Decisions[j].Degraded = reasonOf(w.Err)
@@ -323,13 +355,15 @@ func (s *ActiveConfig) chargeShadowed(ctx context.Context, now headgate.Instant,
 		}
 		from = to
 	}
-	if !hasEnforced {
-		for i := range a.shadowed.Decisions {
-			forceAllow(&a.shadowed.Decisions[i])
-		}
-		a.combine(&a.shadowed)
-		a.Unenforced = true
+}
+
+// allowShadowed sets the answer for a request all of whose checks are in shadow mode.
+func (a *Answer) allowShadowed() {
+	for i := range a.shadowed.Decisions {
+		forceAllow(&a.shadowed.Decisions[i])
 	}
+	a.combine(&a.shadowed)
+	a.Unenforced = true
 }
 
 // firstDenial returns the rule of the first denied charge with an index in from, …,

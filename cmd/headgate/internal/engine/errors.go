@@ -64,8 +64,15 @@ func (e *PolicyError) Error() string {
 // Unwrap returns the cause.
 func (e *PolicyError) Unwrap() error { return e.Err }
 
-// withoutPrefix returns the text of an error without the prefix of package headgate.
-func withoutPrefix(err error) string { return strings.TrimPrefix(err.Error(), "headgate: ") }
+// withoutPrefix returns the text of an error without the prefixes of the store and of
+// package headgate.
+func withoutPrefix(err error) string {
+	text := err.Error()
+	if store, rest, ok := strings.Cut(text, "headgate: "); ok && strings.IndexByte(store, ' ') == len(store)-1 {
+		return rest
+	}
+	return text
+}
 
 // policyField returns the name of the policy field that caused err, an error from
 // binding a rule. It returns an empty string if no single field did.
@@ -88,11 +95,34 @@ const (
 	StoreFailure   ErrorKind = iota // the store failed to decide; the request may be valid
 	InvalidRequest                  // the client must change the request
 	UnknownPolicy                   // the named policy is not configured
+	UnknownHold                     // the store has no such hold
+	ExpiredHold                     // the hold has expired
+	HoldConflict                    // another hold has the same id
+	TooManyHolds                    // the key has the maximum number of open holds
 )
 
 // String returns the kind in words.
 func (k ErrorKind) String() string {
-	return [...]string{"could not decide", "invalid request", "unknown policy"}[k]
+	return [...]string{
+		"could not decide", "invalid request", "unknown policy", "unknown hold", "expired hold", "conflict", "too many holds",
+	}[k]
+}
+
+// HoldError returns the name of an error about a hold, as in the decisions of headgate
+// replay, or an empty string for any other kind.
+func (k ErrorKind) HoldError() string {
+	switch k {
+	case UnknownHold:
+		return "unknown_hold"
+	case ExpiredHold:
+		return "expired_hold"
+	case HoldConflict:
+		return "conflict"
+	case TooManyHolds:
+		return "too_many_holds"
+	default:
+		return ""
+	}
 }
 
 // kinds maps causes of errors to kinds. The kind of any other cause is StoreFailure.
@@ -106,6 +136,11 @@ var kinds = [...]struct {
 	{headgate.ErrInvalidCost, InvalidRequest},
 	{headgate.ErrUnknownAlgorithm, InvalidRequest},
 	{headgate.ErrUnsupported, InvalidRequest},
+	{headgate.ErrInvalidHold, InvalidRequest},
+	{headgate.ErrUnknownHold, UnknownHold},
+	{headgate.ErrExpiredHold, ExpiredHold},
+	{headgate.ErrHoldConflict, HoldConflict},
+	{headgate.ErrTooManyHolds, TooManyHolds},
 }
 
 // ErrorKindOf returns the kind of an error that [Engine.Decide] returned.

@@ -76,7 +76,7 @@ func sameWindows(r, other *Rule) bool {
 func (c *charges) ordinalOf(first *Rule, key string) int {
 	next := 0
 	for i, r := range c.rules {
-		if !r.isText || !sameWindows(r, first) || c.Ops[i].Key != key {
+		if i < c.first || !r.isText || !sameWindows(r, first) || c.Ops[i].Key != key {
 			continue
 		}
 		if r.Limit.Rate == first.Limit.Rate && r.Limit.Capacity() == first.Limit.Capacity() {

@@ -6,6 +6,31 @@ import (
 	"github.com/headgate/headgate"
 )
 
+// Operation is what a request does to the keys of its checks.
+type Operation uint8
+
+// The operations, in the order of [headgate.Verb] and of [headgate.HoldVerb].
+const (
+	Take Operation = iota
+	Peek
+	Refund
+	Reset
+	Hold
+	Commit
+	Extend
+	Debit
+	TakeUpTo
+	Operations int = iota // number of operations
+)
+
+// String returns the name of the operation in metrics and logs.
+func (o Operation) String() string {
+	if o < Hold {
+		return headgate.Verb(o).String()
+	}
+	return headgate.HoldVerb(o - Hold).String()
+}
+
 // Observer receives an event for every request to an engine that [Engine.WithObserver]
 // returned. Its methods are called on the goroutine that decides the request, possibly
 // concurrently, and should return quickly.
@@ -21,9 +46,9 @@ type Observer interface {
 // Event is one request. The event and everything that it refers to are valid only
 // during the call of Observe. Its keys may identify people.
 type Event struct {
-	Verb  headgate.Verb
-	Began int64 // result of Observer.Begin; 0 if Begin was not called
-	Err   error // error that prevented a decision, or nil; [ErrorKindOf] classifies it
+	Operation Operation
+	Began     int64 // result of Observer.Begin; 0 if Begin was not called
+	Err       error // error that prevented a decision, or nil; [ErrorKindOf] classifies it
 	// Shard is the same number for all requests with the same Answer, which are decided
 	// one after another. Requests with different Answers mostly have different shards.
 	// An observer that keeps counters per shard avoids contention between processors.
@@ -58,7 +83,7 @@ func (e *Event) Check(i int) *Check {
 // limit.
 func (e *Event) Denied(i int) bool {
 	d := &e.answer.enforced.Decisions[i]
-	if !d.Allowed || d.Remaining > 0 || d.Degraded != headgate.ReasonNone || e.Verb != headgate.Take {
+	if !d.Allowed || d.Remaining > 0 || d.Degraded != headgate.ReasonNone || e.Operation != Take {
 		return !d.Allowed
 	}
 	c := e.Check(i)
@@ -102,7 +127,7 @@ func (s *ActiveConfig) ReportDenial(check *Check, a *Answer) {
 	}
 	s.begin(a)
 	a.event.Began = 0 // no duration is measured
-	s.notify(headgate.Take, checks, a, nil)
+	s.notify(Take, checks, a, nil)
 }
 
 // lastShard is the most recently assigned value of Event.Shard.
@@ -157,9 +182,9 @@ func (a *Answer) sample(n uint32) bool {
 }
 
 // notify reports the result of a request to the observer.
-func (s *ActiveConfig) notify(verb headgate.Verb, checks []Check, a *Answer, err error) {
+func (s *ActiveConfig) notify(operation Operation, checks []Check, a *Answer, err error) {
 	e := &a.event
-	e.answer, e.Verb, e.Err = a, verb, err // set again, because an Answer may have been copied
+	e.answer, e.Operation, e.Err = a, operation, err // set again, because an Answer may have been copied
 	e.checks = checks
 	s.observer.Observe(e)
 	e.checks = nil

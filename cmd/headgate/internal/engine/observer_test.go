@@ -16,7 +16,7 @@ type journal struct{ lines []string }
 func (*journal) Begin() int64 { return 7 }
 
 func (j *journal) Observe(e *engine.Event) {
-	line := fmt.Sprint(e.Verb, " began=", e.Began)
+	line := fmt.Sprint(e.Operation, " began=", e.Began)
 	if e.Err != nil {
 		j.lines = append(j.lines, fmt.Sprint(line, " ", engine.ErrorKindOf(e.Err)))
 		return

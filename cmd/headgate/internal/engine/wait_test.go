@@ -15,14 +15,14 @@ import (
 
 // verbs notes the verb, the error and the first key of every event.
 type verbs struct {
-	got  []headgate.Verb
+	got  []engine.Operation
 	keys []string
 }
 
 func (*verbs) Begin() int64 { return 1 }
 
 func (v *verbs) Observe(e *engine.Event) {
-	v.got, v.keys = append(v.got, e.Verb), append(v.keys, e.Key(0))
+	v.got, v.keys = append(v.got, e.Operation), append(v.keys, e.Key(0))
 }
 
 // A request that leaves its queue gets its other charges refunded, also those in shadow
@@ -60,7 +60,7 @@ func TestAwaitReleasesShadows(t *testing.T) {
 		if err := s.Await(ctx, &a); !errors.Is(err, context.Canceled) {
 			t.Errorf("it leaves: got error %v want context.Canceled", err)
 		}
-		if want := []headgate.Verb{headgate.Take, headgate.Take, headgate.Refund}; !slices.Equal(heard.got, want) || heard.keys[2] != "k" {
+		if want := []engine.Operation{engine.Take, engine.Take, engine.Refund}; !slices.Equal(heard.got, want) || heard.keys[2] != "k" {
 			t.Errorf("observed %v of keys %q want %v of k", heard.got, heard.keys, want)
 		}
 		for name, want := range map[string]int64{"bucket": 8, "watched": 8, "full": 0, "queue": 4} {
@@ -94,7 +94,7 @@ func TestAwaitObservesNoRefundIfNothingIsRefunded(t *testing.T) {
 		if err := s.Await(ctx, &a); !errors.Is(err, context.Canceled) {
 			t.Errorf("got error %v want context.Canceled", err)
 		}
-		if want := []headgate.Verb{headgate.Take, headgate.Take}; !slices.Equal(heard.got, want) {
+		if want := []engine.Operation{engine.Take, engine.Take}; !slices.Equal(heard.got, want) {
 			t.Errorf("observed %v want %v", heard.got, want)
 		}
 	})

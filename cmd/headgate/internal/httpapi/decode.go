@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
@@ -19,7 +20,7 @@ type inputError struct {
 func (e *inputError) Error() string { return e.detail }
 
 // fields is a set of fields of a body or of a check.
-type fields uint8
+type fields uint16
 
 const (
 	policyField fields = 1 << iota
@@ -28,10 +29,20 @@ const (
 	keyField
 	costField
 	checksField
+	idField
+	ttlField
+	holdField
+	holdsField
+	actualField
 )
 
 // fieldNames are the names of the fields, by bit number.
-var fieldNames = [...]string{"policy", "limit", "algorithm", "key", "cost", "checks"}
+var fieldNames = [...]string{"policy", "limit", "algorithm", "key", "cost", "checks", "id", "ttl", "hold", "holds", "actual"}
+
+const (
+	checkFields   = policyField | limitField | algorithmField | keyField | costField
+	requestFields = checkFields | checksField // a check, or several
+)
 
 func fieldNamed(name string) fields {
 	for i, known := range fieldNames {
@@ -46,14 +57,34 @@ func fieldNamed(name string) fields {
 type request struct {
 	checks  []engine.Check // strings in checks refer to the body where possible
 	isArray bool           // whether the checks are in an array, so that paths of fields begin with checks[i]
+
+	// For operations on holds only:
+	id     string
+	ttl    time.Duration
+	holds  []engine.OpenHold // holds of the tokens in the body
+	isList bool              // whether the body has a list of tokens
+	actual []int64
 }
 
-// path returns the path, in the body, of a field of the check with the given index.
+// path returns the path, in the body, of a field of the check with the given index. If
+// the check is from a token, it is the path of the token or of the actual cost.
 func (r *request) path(index int, field string) string {
-	if !r.isArray {
-		index = -1
+	switch {
+	case len(r.holds) == 0 && r.isArray, index < 0:
+		return checkPath(index, field)
+	case len(r.holds) == 0:
+		return field
+	case field == "cost":
+		return "actual[" + strconv.Itoa(index) + "]"
+	case !r.isList:
+		return "hold"
 	}
-	return checkPath(index, field)
+	for i := range r.holds {
+		if index -= len(r.holds[i].Checks); index < 0 {
+			return "holds[" + strconv.Itoa(i) + "]"
+		}
+	}
+	return "holds"
 }
 
 // decode decodes a body into r and reuses the memory of r.checks. It accepts at most
@@ -65,31 +96,46 @@ func (r *request) path(index int, field string) string {
 // last one, ignores the case of names, and replaces invalid UTF-8, so that different
 // keys become equal. Package encoding/json also does not report the path of an invalid
 // field, and takes ten times as long.
-func (r *request) decode(body string, maxChecks int) error {
-	d := decoder{text: body, maxChecks: maxChecks, check: -1, checks: r.checks[:0]}
-	single, seen, err := d.body()
-	switch {
-	case err != nil:
-	case seen&checksField == 0:
-		d.checks = append(d.checks, single)
-		err = d.complete(&single, seen)
-	case seen != checksField:
-		err = d.fieldError((seen &^ checksField).first(), "is not allowed next to checks; put it into each check")
+func (r *request) decode(body string, accepted fields, maxChecks int) error {
+	*r = request{checks: r.checks[:0], holds: r.holds[:0], actual: r.actual[:0]}
+	d := decoder{text: body, maxChecks: maxChecks, check: -1, request: r}
+	single, seen, err := d.body(accepted)
+	if err == nil {
+		err = d.completeBody(&single, seen, accepted)
 	}
-	r.checks, r.isArray = d.checks, seen&checksField != 0
+	r.isArray, r.isList = seen&checksField != 0, seen&holdsField != 0
 	return err
+}
+
+// completeBody returns an error if the body lacks fields, or has fields that exclude each
+// other. seen is the set of its fields. It adds the single check of a body without an
+// array to the checks.
+func (d *decoder) completeBody(single *engine.Check, seen, accepted fields) error {
+	if missing := accepted &^ requestFields &^ idField &^ seen; missing != 0 {
+		return d.fieldError(missing.first(), "is required")
+	}
+	switch {
+	case accepted&checksField == 0:
+		return nil
+	case seen&checksField == 0:
+		d.checks = append(d.checks, *single)
+		return d.complete(single, seen)
+	case seen&checkFields != 0:
+		return d.fieldError((seen & checkFields).first(), "is not allowed next to checks; put it into each check")
+	}
+	return nil
 }
 
 // body decodes the whole body. It returns the single check of a body without an array,
 // and the set of fields that the body contains.
-func (d *decoder) body() (single engine.Check, seen fields, err error) {
+func (d *decoder) body(accepted fields) (single engine.Check, seen fields, err error) {
 	if d.skipSpace(); d.at == len(d.text) {
 		return single, 0, &inputError{detail: `the body is empty; send an object such as {"limit":"10/s","key":"k"}`}
 	}
 	if !d.isNext('{') {
 		return single, 0, d.wrongType("an object")
 	}
-	if single, seen, err = d.object(allFields); err != nil {
+	if single, seen, err = d.object(accepted); err != nil {
 		return single, seen, err
 	}
 	if d.skipSpace(); d.at < len(d.text) {
@@ -97,11 +143,6 @@ func (d *decoder) body() (single engine.Check, seen fields, err error) {
 	}
 	return single, seen, nil
 }
-
-const (
-	allFields   = checksField<<1 - 1
-	checkFields = allFields &^ checksField
-)
 
 // first returns the name of the first field in the set.
 func (f fields) first() string {
@@ -154,6 +195,8 @@ func (d *decoder) value(f fields, c *engine.Check) (err error) {
 		c.Cost, err = d.integer()
 	case checksField:
 		err = d.array()
+	default:
+		err = d.holdValue(f)
 	}
 	d.field = ""
 	return err
@@ -246,6 +289,9 @@ func (d *decoder) unknownField(name string, accepted fields) error {
 		return &inputError{path, fmt.Sprintf("the body has an unknown field %q; did you mean %q?", path, meant)}
 	}
 	last := len(known) - 1
+	if last == 0 {
+		return &inputError{path, fmt.Sprintf("the body has an unknown field %q; must be %s", path, known[0])}
+	}
 	return &inputError{path, fmt.Sprintf("the body has an unknown field %q; must be %s or %s", path, strings.Join(known[:last], ", "), known[last])}
 }
 

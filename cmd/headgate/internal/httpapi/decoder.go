@@ -7,8 +7,6 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
 // decoder decodes a body from left to right. It needs no recursion, because the most
@@ -19,7 +17,7 @@ type decoder struct {
 	maxChecks int    // maximum number of checks
 	check     int    // index of the current check; -1 outside the array of checks
 	field     string // field whose value is being read; empty otherwise
-	checks    []engine.Check
+	*request         // decoded so far
 }
 
 // member reads the name of the next member of an object, and the colon after it. more

@@ -1,5 +1,5 @@
-// Package httpapi is the HTTP API of the service: check, peek, refund and reset under
-// /v1, two paths for health checks, and the OpenAPI document that describes the API.
+// Package httpapi is the HTTP API of the service: checks and holds under /v1, two paths
+// for health checks, and the OpenAPI document that describes the API.
 // The package implements only the protocol; the engine makes the decisions.
 package httpapi
 
@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
@@ -86,13 +85,12 @@ func (h *Handler) route(guard *Guard, opts *Options) {
 	h.routes = map[string]http.Handler{
 		"/": serveAbout(opts.Version), "/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI),
 	}
-	verbs := map[string]headgate.Verb{
-		"/v1/check": headgate.Take, "/v1/peek": headgate.Peek, "/v1/refund": headgate.Refund, "/v1/reset": headgate.Reset,
+	var paths []string
+	for _, o := range operations {
+		paths = append(paths, o.path)
+		h.routes[o.path] = guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, o) }))
 	}
-	for path, verb := range verbs {
-		h.routes[path] = guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.decide(w, r, verb) }))
-	}
-	paths := []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/livez", "/readyz", "/openapi.json"}
+	paths = append(paths, "/livez", "/readyz", "/openapi.json")
 	for _, path := range slices.Sorted(maps.Keys(opts.Mounted)) {
 		paths = append(paths, path)
 		if strings.HasSuffix(path, "/") {
@@ -152,6 +150,7 @@ type call struct {
 	in      request
 	answer  engine.Answer
 	results []engine.Result
+	opened  engine.OpenHold
 	deny    int // status of a denial
 }
 
@@ -160,14 +159,16 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 // release removes the keys of the request from c and returns c to the pool, unless its
 // buffer is too large.
 func (c *call) release() {
-	checks := c.in.checks[:cap(c.in.checks)]
-	clear(checks)
+	clear(c.in.checks[:cap(c.in.checks)])
+	clear(c.in.holds[:cap(c.in.holds)])
+	c.in.id, c.opened = "", engine.OpenHold{}
 	if cap(c.body) <= maxKeptBytes {
 		calls.Put(c)
 	}
 }
 
-func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.Verb) {
+// serve serves a request of one operation.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, o *operation) {
 	if r.Method != http.MethodPost {
 		writeMethodError(w, "POST")
 		return
@@ -185,24 +186,28 @@ func (h *Handler) decide(w http.ResponseWriter, r *http.Request, verb headgate.V
 	}
 	h.closeIfDraining(w) // shutdown may have begun while the body was read
 	active := h.engine.ActiveConfig()
-	if err := c.in.decode(string(c.body), active.MaxChecks()); err != nil {
+	if err := c.in.decode(string(c.body), o.accepted, active.MaxChecks()); err != nil {
 		writeError(w, &c.in, err)
 		return
 	}
-	if err := active.Decide(r.Context(), verb, c.in.checks, &c.answer); err != nil {
+	if err := o.run(r.Context(), active, c); err != nil {
 		writeError(w, &c.in, err)
 		return
 	}
-	h.answer(w, c)
+	h.answer(w, c, o)
 }
 
 // answer writes the response for a decision.
-func (h *Handler) answer(w http.ResponseWriter, c *call) {
+func (h *Handler) answer(w http.ResponseWriter, c *call, o *operation) {
 	header := w.Header()
 	header["Content-Type"] = jsonType
 	h.fields.Write(header, &c.answer)
 	c.results = c.answer.AppendResults(c.results[:0])
-	c.out = append(appendAnswer(c.out[:0], &c.answer, c.results, time.Now()), '}')
+	c.out = appendAnswer(c.out[:0], &c.answer, c.results, time.Now())
+	if o.appendFields != nil {
+		c.out = o.appendFields(c.out, c)
+	}
+	c.out = append(c.out, '}')
 	if !c.answer.Allowed {
 		w.WriteHeader(c.deny)
 	}

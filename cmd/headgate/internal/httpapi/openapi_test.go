@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -11,11 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
@@ -138,8 +141,8 @@ func TestOpenAPIValid(t *testing.T) {
 	}
 	got := slices.Sorted(maps.Keys(d.doc.Paths.Map()))
 	want := []string{
-		"/", "/healthcheck", "/json", "/livez", "/openapi.json", "/readyz", "/v1/check", "/v1/forward-auth", "/v1/forward-auth/{policy}",
-		"/v1/peek", "/v1/refund", "/v1/reset",
+		"/", "/healthcheck", "/json", "/livez", "/openapi.json", "/readyz", "/v1/cancel", "/v1/check", "/v1/commit", "/v1/debit", "/v1/extend",
+		"/v1/forward-auth", "/v1/forward-auth/{policy}", "/v1/hold", "/v1/peek", "/v1/refund", "/v1/reset", "/v1/take-up-to",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the paths: got %q want %q", got, want)
@@ -201,6 +204,7 @@ func TestOpenAPIResponses(t *testing.T) {
 	t.Parallel()
 	d := newDescribed(t)
 	d.askForChecks()
+	bodies := d.askForHolds()
 	d.askAsAProxy()
 	d.askTheRest()
 	if err := d.store.Close(); err != nil {
@@ -208,6 +212,9 @@ func TestOpenAPIResponses(t *testing.T) {
 	}
 	for _, verb := range verbs {
 		d.expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 503)
+	}
+	for path, body := range bodies {
+		d.expect("POST", path, path, body, 503)
 	}
 	d.expect("GET", byPolicy, byRoute+"/login", "", 503, aRequest...)
 	d.expect("POST", "/json", "/json", descriptor, 503)
@@ -219,7 +226,7 @@ func TestOpenAPIResponses(t *testing.T) {
 }
 
 var (
-	verbs    = []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"}
+	verbs    = []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/v1/debit", "/v1/take-up-to"}
 	aRequest = []string{
 		"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/", "X-Forwarded-Host", "shop.test", "X-Forwarded-For", "203.0.113.9",
 	}
@@ -240,7 +247,10 @@ func (d *described) expect(method, path, target, body string, want int, fields .
 
 func (d *described) askForChecks() {
 	for _, verb := range verbs {
-		denied := map[string]int{"/v1/check": 429, "/v1/peek": 429, "/v1/refund": 200, "/v1/reset": 200}[verb]
+		denied := 200
+		if verb == "/v1/check" || verb == "/v1/peek" {
+			denied = 429
+		}
 		d.expect("POST", verb, verb, `{"policy":"two","key":"k"}`, 200)
 		d.expect("POST", verb, verb, `{"checks":[{"policy":"two","key":"k"},{"limit":"2/1m","key":"k"}]}`, 200)
 		d.expect("POST", verb, verb, `{"policy":"two","key":"k","cost":6}`, denied)
@@ -258,6 +268,94 @@ func (d *described) askForChecks() {
 		}
 		d.expectGuarded(verb)
 		d.expect("POST", verb, verb, strings.Repeat(" ", 4<<10+1), 413)
+	}
+}
+
+// askForHolds sends requests about holds, and returns a valid body for each path.
+func (d *described) askForHolds() map[string]string {
+	const login = `"policy":"login","key":"held"`
+	checks := []engine.Check{{Policy: "login", Key: "held"}}
+	far := headgate.InstantOf(time.Now().Add(time.Hour))
+	bodies := map[string]string{"/v1/hold": `{"ttl":"1h",` + login + `}`}
+	for error, token := range map[int]string{
+		0: d.open(`{"id":"a","ttl":"1h",` + login + `}`), 404: forged(headgate.HoldID{}, far, checks...), 410: forged(headgate.HoldID{}, 1, checks...),
+	} {
+		for path, body := range map[string]string{
+			"/v1/extend": `{"ttl":"1h","holds":["TOKEN"]}`, "/v1/commit": `{"actual":[2],"hold":"TOKEN"}`, "/v1/cancel": `{"hold":"TOKEN"}`,
+		} {
+			body = strings.Replace(body, "TOKEN", token, 1)
+			if error != 0 {
+				d.expect("POST", path, path, body, error)
+			} else {
+				bodies[path] = body
+			}
+		}
+	}
+	for _, path := range []string{"/v1/extend", "/v1/commit", "/v1/cancel"} {
+		d.expect("POST", path, path, bodies[path], 200)
+	}
+	d.expect("POST", "/v1/hold", "/v1/hold", `{"id":"a","ttl":"1h","cost":2,`+login+`}`, 409)
+	for query, status := range map[string]int{"": 429, "?deny_status=200": 200, "?deny_status=403": 403, "?deny_status=503": 503} {
+		d.expect("POST", "/v1/hold", "/v1/hold"+query, `{"ttl":"1h","cost":6,`+login+`}`, status)
+	}
+	d.expect("POST", "/v1/hold", "/v1/hold", `{"ttl":"1h","policy":"none","key":""}`, 404)
+	for path := range bodies {
+		d.expect("POST", path, path, `{}`, 400)
+		d.expect("PUT", path, path, `{}`, 405)
+		d.expectGuarded(path)
+		d.expect("POST", path, path, strings.Repeat(" ", 4<<10+1), 413)
+	}
+	return bodies
+}
+
+// open opens a hold and returns its token.
+func (d *described) open(body string) string {
+	d.t.Helper()
+	resp := must(http.Post(d.url+"/v1/hold", "application/json", strings.NewReader(body)))
+	defer resp.Body.Close()
+	var answer struct{ Hold string }
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || answer.Hold == "" {
+		d.t.Fatalf("%s: %d, %v", body, resp.StatusCode, err)
+	}
+	return answer.Hold
+}
+
+// The document and the server accept the same requests about holds.
+func TestOpenAPIHoldRequests(t *testing.T) {
+	t.Parallel()
+	d := newDescribed(t)
+	for _, c := range []struct {
+		path, body string
+		ok         bool
+	}{
+		{"/v1/hold", `{"limit":"5/1m","key":"k","ttl":"1s"}`, true},
+		{"/v1/hold", `{"id":"i","limit":"5/1m","algorithm":"gcra","key":7,"cost":2,"ttl":"1h30m"}`, true},
+		{"/v1/hold", `{"id":"","policy":"login","key":"k","ttl":"1s"}`, true},
+		{"/v1/hold", `{"ttl":"1s","checks":[{"policy":"login","key":"k"},{"limit":"5/1m","key":"k"}]}`, true},
+		{"/v1/hold", `{"limit":"5/1m","key":"k"}`, false},
+		{"/v1/hold", `{"limit":"5/1m","key":"k","ttl":1}`, false},
+		{"/v1/hold", `{"limit":"5/1m","key":"k","ttl":"1s","id":1}`, false},
+		{"/v1/hold", `{"limit":"5/1m","key":"k","ttl":"1s","actual":[1]}`, false},
+		{"/v1/hold", `{"ttl":"1s","checks":[]}`, false},
+		{"/v1/hold", `{"ttl":"1s","checks":[{"policy":"login","key":"k","ttl":"1s"}]}`, false},
+		{"/v1/hold", `{"limit":"5/1m","key":"k","ttl":"1s","id":"` + strings.Repeat("i", 129) + `"}`, false},
+		{"/v1/commit", `{"hold":"x"}`, false},
+		{"/v1/commit", `{"actual":[1]}`, false},
+		{"/v1/commit", `{"hold":"x","actual":[]}`, false},
+		{"/v1/commit", `{"hold":"x","actual":["1"]}`, false},
+		{"/v1/commit", `{"hold":"x","actual":[-1]}`, false},
+		{"/v1/extend", `{"holds":["x"]}`, false},
+		{"/v1/extend", `{"holds":[],"ttl":"1s"}`, false},
+		{"/v1/extend", `{"hold":"x","ttl":"1s"}`, false},
+		{"/v1/cancel", `{"hold":"x","actual":[1]}`, false},
+		{"/v1/cancel", `{"hold":1}`, false},
+		{"/v1/debit", `{"limit":"5/1m","key":"k","ttl":"1s"}`, false},
+		{"/v1/take-up-to", `{"limit":"5/1m","key":"k","id":"1"}`, false},
+	} {
+		status, err := d.ask("POST", c.path, c.path, c.body)
+		if (status != 400) != c.ok || (err == nil) != c.ok {
+			t.Errorf("%s %.80s: got %d, the document requires %v", c.path, c.body, status, err)
+		}
 	}
 }
 
@@ -303,7 +401,8 @@ func (d *described) askTheRest() {
 func (d *described) expectAll() {
 	d.t.Helper()
 	elsewhere := []string{ // covered by the tests of Server and of forwardauth
-		"POST /v1/check 408", "POST /v1/peek 408", "POST /v1/refund 408", "POST /v1/reset 408",
+		"POST /v1/check 408", "POST /v1/peek 408", "POST /v1/refund 408", "POST /v1/reset 408", "POST /v1/debit 408", "POST /v1/take-up-to 408",
+		"POST /v1/hold 408", "POST /v1/commit 408", "POST /v1/extend 408", "POST /v1/cancel 408",
 		"GET /v1/forward-auth 403", "GET /v1/forward-auth 429", "GET /v1/forward-auth 503",
 	}
 	for path, item := range d.doc.Paths.Map() {

@@ -27,6 +27,12 @@ var statuses = [...]int{
 	engine.StoreFailure:   http.StatusServiceUnavailable,
 	engine.InvalidRequest: http.StatusBadRequest,
 	engine.UnknownPolicy:  http.StatusNotFound,
+	engine.UnknownHold:    http.StatusNotFound,
+	engine.ExpiredHold:    http.StatusGone,
+	engine.HoldConflict:   http.StatusConflict,
+	// Not 429: a client would take it for a denial, and wait. To open another hold, it
+	// must first end some.
+	engine.TooManyHolds: http.StatusConflict,
 }
 
 // writeError writes the response for a request for which no decision was made.
@@ -35,11 +41,16 @@ func writeError(w http.ResponseWriter, r *request, err error) {
 		writeProblem(w, http.StatusBadRequest, input.detail, input.field)
 		return
 	}
-	status, field := statuses[engine.ErrorKindOf(err)], ""
+	kind, field := engine.ErrorKindOf(err), ""
 	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
 		err, field = check.Err, r.path(check.Index, check.Field)
 	}
-	writeProblem(w, status, sentence(engine.Reason(err)), field)
+	detail := sentence(engine.Reason(err))
+	if name := kind.HoldError(); name != "" {
+		problem.Write(w, problem.Problem{Type: problem.Plain, Status: statuses[kind], Detail: detail, Error: name})
+		return
+	}
+	writeProblem(w, statuses[kind], detail, field)
 }
 
 // sentence returns the text of an error as a whole sentence.
@@ -52,6 +63,10 @@ func sentence(text string) string {
 		return "the request has an " + text
 	case "unsupported:":
 		return "the request is " + text
+	case "hold":
+		return "the " + text
+	case "too":
+		return "there are " + text
 	}
 	return text
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
@@ -114,7 +113,7 @@ func New(opts *Options) *Metrics {
 
 // addRecorders adds the metrics of requests to the APIs.
 func (m *Metrics) addRecorders() {
-	m.operations = counter("operations_total", "Peek, refund and reset requests.", "api", "verb")
+	m.operations = counter("operations_total", "Requests by operation, without checks and holds.", "api", "verb")
 	m.refused = counter("refused_total", "Invalid requests, rejected before evaluation.", "api", "reason")
 	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "decision_duration_seconds",
@@ -187,11 +186,14 @@ func (m *Metrics) ObserveClockSkew(skew time.Duration) {
 // label, so there must be few names. Recorder must be called only once for each name.
 func (m *Metrics) Recorder(name string) *Recorder {
 	d := &Recorder{metrics: m, name: name, latency: m.latency.WithLabelValues(name)}
-	for verb := headgate.Peek; verb <= headgate.Reset; verb++ {
-		d.operations[verb] = m.operations.WithLabelValues(name, verb.String())
+	for o := range engine.Operation(engine.Operations) {
+		if o != engine.Take && o != engine.Hold {
+			d.operations[o] = m.operations.WithLabelValues(name, o.String())
+		}
 	}
 	d.badInput = m.refused.WithLabelValues(name, "bad_input")
 	d.unknownPolicy = m.refused.WithLabelValues(name, "unknown_policy")
+	d.hold = m.refused.WithLabelValues(name, "hold")
 	d.policies.Store(&map[string]*policy{})
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,9 +212,9 @@ type Recorder struct {
 	metrics    *Metrics
 	name       string
 	latency    prometheus.Observer
-	operations [headgate.Reset + 1]prometheus.Counter // by verb; nil for Take
+	operations [engine.Operations]prometheus.Counter // nil for Take and Hold
 
-	badInput, unknownPolicy prometheus.Counter
+	badInput, unknownPolicy, hold prometheus.Counter
 
 	unnamed  atomic.Pointer[policy]             // counters of checks without a policy; nil before the first such check
 	policies atomic.Pointer[map[string]*policy] // by name; the map is replaced, never changed

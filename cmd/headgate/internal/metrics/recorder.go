@@ -27,8 +27,8 @@ func (d *Recorder) Observe(e *engine.Event) {
 	if e.Err != nil && d.countRefused(engine.ErrorKindOf(e.Err)) {
 		return
 	}
-	if e.Verb != headgate.Take {
-		d.operations[e.Verb].Inc()
+	if e.Operation != engine.Take && e.Operation != engine.Hold {
+		d.operations[e.Operation].Inc()
 		return
 	}
 	if len(e.Rules()) == 1 { // the most frequent case
@@ -41,7 +41,7 @@ func (d *Recorder) Observe(e *engine.Event) {
 	}
 }
 
-// countRefused counts an error that is caused by an invalid request. It returns false
+// countRefused counts an error that is caused by the request. It returns false
 // and counts nothing if kind is a store failure.
 func (d *Recorder) countRefused(kind engine.ErrorKind) bool {
 	switch kind {
@@ -49,6 +49,8 @@ func (d *Recorder) countRefused(kind engine.ErrorKind) bool {
 		d.badInput.Inc()
 	case engine.UnknownPolicy:
 		d.unknownPolicy.Inc()
+	case engine.UnknownHold, engine.ExpiredHold, engine.HoldConflict, engine.TooManyHolds:
+		d.hold.Inc()
 	default:
 		return false
 	}

@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/root"
+)
+
+// OpenHold is a hold of a client: one that is to be opened, or one that [ParseHold] read
+// from a token.
+type OpenHold struct {
+	ID      headgate.HoldID
+	Checks  []Check          // checks with their amounts
+	Expires headgate.Instant // deadline, as it was opened or last extended with this value
+	// Degraded is the reason why the store did not open the hold; see
+	// [headgate.Decision].
+	Degraded headgate.StoreErrorReason
+	// Err is set by [ActiveConfig.Extend]: the reason why the hold was not extended; nil
+	// if it was.
+	Err error
+}
+
+// NewHoldID returns the id of a hold for the text that a client sent, or a random one if
+// the text is empty. The error is a [*CheckError] with the field id.
+func NewHoldID(text string) (headgate.HoldID, error) {
+	id, err := root.HoldID(text)
+	if err != nil {
+		err = &CheckError{Index: -1, Field: "id", Err: err}
+	}
+	return id, err
+}
+
+// Hold takes the amounts of all checks of h, or of none, and opens a hold for them that
+// expires after ttl. The decision in a is that of a take. It sets h.Expires. With
+// enforcement off, it opens no hold. The checks are resolved as in
+// [ActiveConfig.DecideAt], and errors are as described there.
+func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.Duration, h *OpenHold, a *Answer) error {
+	return s.applyHold(ctx, &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl}, h, a)
+}
+
+// Commit ends h with the actual cost of each check, in the order of the checks. The
+// decision in a is that of a peek with cost 0. It changes the amounts in h.
+func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *OpenHold, actual []int64, a *Answer) error {
+	if len(actual) != len(h.Checks) {
+		return &CheckError{Index: -1, Field: "actual", Err: fmt.Errorf("%w: the number of actual costs is %d; must be %d, one for each check of the hold",
+			ErrInvalidRequest, len(actual), len(h.Checks))}
+	}
+	for i := range h.Checks {
+		h.Checks[i].Cost = actual[i]
+	}
+	return s.applyHold(ctx, &holdCall{verb: headgate.CommitHold, now: now}, h, a)
+}
+
+// Cancel ends h as if nothing had been charged: it is Commit with 0.
+func (s *ActiveConfig) Cancel(ctx context.Context, now headgate.Instant, h *OpenHold, a *Answer) error {
+	return s.Commit(ctx, now, h, make([]int64, len(h.Checks)), a)
+}
+
+// Extend sets the deadlines of holds to the present time plus ttl, in one call of the
+// store. It sets Expires or Err of each hold, and returns an error only if no hold was
+// extended. The decision in a is that of a peek with cost 0 on all checks of all holds.
+func (s *ActiveConfig) Extend(ctx context.Context, now headgate.Instant, ttl time.Duration, holds []OpenHold, a *Answer) error {
+	return s.applyHolds(ctx, &holdCall{headgate.ExtendHold, now, ttl, holds}, a)
+}
+
+// Debit spends the cost of every check, whether or not it is available. The decision in a
+// is that of a peek with cost 0.
+func (s *ActiveConfig) Debit(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
+	return s.applyHold(ctx, &holdCall{verb: headgate.Debit, now: now}, &OpenHold{Checks: checks}, a)
+}
+
+// TakeUpTo spends the same number of units for each check: the least of their costs or,
+// if fewer remain, as many as remain for every check. It sets a.Granted to this number.
+// The decision in a is that of a peek with cost 0.
+func (s *ActiveConfig) TakeUpTo(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
+	return s.applyHold(ctx, &holdCall{verb: headgate.TakeUpTo, now: now}, &OpenHold{Checks: checks}, a)
+}
+
+// holdCall is one operation on holds.
+type holdCall struct {
+	verb  headgate.HoldVerb
+	now   headgate.Instant
+	ttl   time.Duration
+	holds []OpenHold
+}
+
+// applyHold executes a call on one hold.
+func (s *ActiveConfig) applyHold(ctx context.Context, call *holdCall, h *OpenHold, a *Answer) error {
+	call.holds = []OpenHold{*h}
+	err := s.applyHolds(ctx, call, a)
+	h.Expires, h.Degraded = call.holds[0].Expires, call.holds[0].Degraded
+	return err
+}
+
+// applyHolds executes a call, and reports it to the observer.
+func (s *ActiveConfig) applyHolds(ctx context.Context, call *holdCall, a *Answer) error {
+	a.clear(s.generation)
+	defer a.clearKeys()
+	if s.observer == nil {
+		return s.changeHolds(ctx, call, a)
+	}
+	s.begin(a)
+	err := s.changeHolds(ctx, call, a)
+	s.notify(Hold+Operation(call.verb), call.holds[0].Checks, a, err)
+	return err
+}
+
+// changeHolds does the work of applyHolds.
+func (s *ActiveConfig) changeHolds(ctx context.Context, call *holdCall, a *Answer) error {
+	if err := s.resolveHolds(call, a); err != nil {
+		return err
+	}
+	if s.enforcement == Off {
+		a.allowUnused()
+		call.allowAll(a)
+		return nil
+	}
+	if len(a.enforced.rules) > 0 {
+		at, err := s.applyHoldOps(ctx, call, &a.enforced, 0, len(a.enforced.rules))
+		if err != nil && !errors.Is(err, headgate.ErrUnknownHold) {
+			return err
+		}
+		if err := call.addResults(a, at); err != nil {
+			return err
+		}
+		a.combine(&a.enforced)
+		if call.verb == headgate.OpenHold {
+			call.holds[0].Degraded = a.Degraded
+		}
+	}
+	if len(a.Shadows) > 0 {
+		s.holdShadowed(ctx, call, a)
+	}
+	return nil
+}
+
+// resolveHolds adds the rules of the checks of all holds to a.
+func (s *ActiveConfig) resolveHolds(call *holdCall, a *Answer) error {
+	a.enforced.reset()
+	a.shadowed.reset()
+	if call.verb == headgate.OpenHold || call.verb == headgate.ExtendHold {
+		if err := root.CheckTTL(call.ttl); err != nil {
+			return &CheckError{Index: -1, Field: "ttl", Err: err}
+		}
+	}
+	i := 0
+	for h := range call.holds {
+		a.enforced.first, a.shadowed.first = len(a.enforced.rules), len(a.shadowed.rules)
+		checks := call.holds[h].Checks
+		if err := s.resolveFrom(i, checks, a); err != nil {
+			return err
+		}
+		a.enforced.assignHold(h)
+		a.shadowed.assignHold(h)
+		i += len(checks)
+	}
+	if err := a.enforced.validateHolds(call.verb); err != nil {
+		return err
+	}
+	return a.shadowed.validateHolds(call.verb)
+}
+
+// assignHold assigns the charges without a hold to the hold with index h.
+func (c *charges) assignHold(h int) {
+	for len(c.holds) < len(c.rules) {
+		c.holds = append(c.holds, h)
+	}
+}
+
+// validateHolds returns an error for a cost that a store cannot add up exactly, and for
+// an algorithm without holds.
+func (c *charges) validateHolds(verb headgate.HoldVerb) error {
+	for i, r := range c.rules {
+		if n := c.Ops[i].Cost; n > headgate.MaxWindowUnits {
+			return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d",
+				headgate.ErrInvalidCost, n, int64(headgate.MaxWindowUnits))}
+		}
+		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || r.queues {
+			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: fmt.Errorf("%w: %s has no holds; must be %s",
+				headgate.ErrUnsupported, r.Algorithm, algo.NamesWhere(headgate.Algorithm.CanHold))}
+		}
+	}
+	return nil
+}
+
+// fieldOf returns the name of the field of a check that selects the algorithm of a rule.
+func fieldOf(r *Rule) string {
+	if r.Policy != "" {
+		return "policy"
+	}
+	return "algorithm"
+}
+
+// applyHoldOps executes the verb of a call for the charges with the indexes from, …,
+// to-1. It returns the instant of the operation.
+func (s *ActiveConfig) applyHoldOps(ctx context.Context, call *holdCall, c *charges, from, to int) (headgate.Instant, error) {
+	c.ops, c.results = c.ops[:0], c.results[:0]
+	for i := range c.rules {
+		c.ops = append(c.ops, headgate.HoldOp{Op: c.Ops[i], ID: call.holds[c.holds[i]].ID})
+		c.results = append(c.results, headgate.HoldResult{})
+	}
+	ops, results := c.ops[from:to], c.results[from:to]
+	at, err := s.applyHoldVerb(ctx, call, ops, results)
+	for i := range results {
+		c.Decisions[from+i] = results[i].Decision
+	}
+	return at, err
+}
+
+func (s *ActiveConfig) applyHoldVerb(
+	ctx context.Context, call *holdCall, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (at headgate.Instant, err error) {
+	if bound, ok := ops[0].Bound.(headgate.HoldBound); ok && len(ops) == 1 {
+		results[0], at, err = bound.ApplyHold(ctx, call.now, call.verb, call.ttl, ops[0])
+		results[0].Err = err
+		return at, err
+	}
+	at, err = root.ApplyHolds(ctx, s.store, call.now, call.verb, call.ttl, ops, results)
+	for i := 0; i < len(results) && err == nil; i++ {
+		if err = results[i].Err; err == nil {
+			return at, nil // the operation has succeeded for at least one charge
+		}
+	}
+	return at, err
+}
+
+// addResults sets the fields of a, and of the holds of the call, that only operations on
+// holds have. at is the instant of the operation. It returns the error of the first hold
+// if no hold was changed.
+func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
+	for i := range call.holds {
+		call.holds[i].Err = headgate.ErrUnknownHold
+	}
+	c := &a.enforced
+	for i := range c.results {
+		r := &c.results[i]
+		a.Replayed = a.Replayed || r.Replayed
+		if i == 0 || r.Granted < a.Granted {
+			a.Granted = r.Granted
+		}
+		if r.Err == nil {
+			call.holds[c.holds[i]].Err = nil
+		}
+	}
+	changed := false
+	for i := range call.holds {
+		h := &call.holds[i]
+		if h.Err = h.failed(at, h.Err); h.Err == nil {
+			h.expireAfter(call, at)
+			changed = true
+		}
+	}
+	for i := range c.results {
+		d := &c.Decisions[i]
+		if c.results[i].Err == nil {
+			continue
+		}
+		if d.Limit == 0 { // the store returned no decision
+			*d = unusedDecision(c.rules[i])
+		}
+		if reason := call.holds[c.holds[i]].Degraded; reason != headgate.ReasonNone {
+			d.Degraded = reason
+		}
+	}
+	if changed {
+		return nil
+	}
+	return call.holds[0].Err
+}
+
+// allowAll sets the fields that addResults sets, for a request whose limits are not
+// enforced.
+func (call *holdCall) allowAll(a *Answer) {
+	at := call.now
+	if at == headgate.StoreClock {
+		at = headgate.InstantOf(time.Now())
+	}
+	for i := range call.holds {
+		call.holds[i].expireAfter(call, at)
+	}
+	if call.verb == headgate.TakeUpTo {
+		checks := call.holds[0].Checks
+		a.Granted = checks[0].Cost
+		for i := range checks {
+			a.Granted = min(a.Granted, checks[i].Cost)
+		}
+	}
+}
+
+// expireAfter sets the deadline if the call has opened or extended the hold.
+func (h *OpenHold) expireAfter(call *holdCall, at headgate.Instant) {
+	if call.verb == headgate.OpenHold || call.verb == headgate.ExtendHold {
+		h.Expires = at + headgate.Instant(call.ttl.Microseconds())
+	}
+}
+
+// failed returns the error for a client, if no store knows the hold at an instant. After
+// its deadline, the hold has expired. Before it, a hold that a failure mode has allowed
+// without a charge has nothing to correct, so there is no error.
+func (h *OpenHold) failed(at headgate.Instant, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case at >= h.Expires:
+		return fmt.Errorf("%w: its units were kept or released, as its policy requires; open a new hold", headgate.ErrExpiredHold)
+	case h.Degraded != headgate.ReasonNone:
+		return nil
+	}
+	return fmt.Errorf("%w: it was never opened, it has ended, its key was reset, or the limits of its policy have changed",
+		headgate.ErrUnknownHold)
+}
+
+// holdShadowed executes a call separately for each check in shadow mode, like
+// [ActiveConfig.chargeShadowed].
+func (s *ActiveConfig) holdShadowed(ctx context.Context, call *holdCall, a *Answer) {
+	if len(a.Rules) > 0 && !a.Allowed {
+		s.chargeShadowed(ctx, call.now, headgate.Peek, a)
+		return
+	}
+	a.eachShadow(func(from, to int) error {
+		_, err := s.applyHoldOps(ctx, call, &a.shadowed, from, to)
+		return err
+	})
+	if len(a.Rules) == 0 {
+		a.allowShadowed()
+		call.allowAll(a)
+	}
+}

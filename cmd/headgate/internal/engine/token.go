@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/headgate/headgate"
+)
+
+const (
+	tokenVersion = 1    // first byte of the tokens of this version
+	maxReason    = 0x7f // maximum of a StoreErrorReason in a token, which is one byte
+)
+
+// Token returns the hold as a text that [ParseHold] accepts, in every instance. It has
+// all that the instance needs to find the hold in the store: the id, the deadline, and
+// for each check the policy or limit, the key and the amount. It is not secret and not
+// signed: a client with a forged token can do what it can do with a forged request.
+func (h *OpenHold) Token() string {
+	b := append([]byte{tokenVersion}, h.ID[:]...)
+	b = binary.AppendUvarint(append(b, byte(h.Degraded)), uint64(h.Expires))
+	b = binary.AppendUvarint(b, uint64(len(h.Checks)))
+	for i := range h.Checks {
+		c := &h.Checks[i]
+		b = appendText(b, c.Policy)
+		if c.Policy == "" {
+			b = appendText(appendText(b, c.Limit), c.Algorithm)
+		}
+		b = appendText(b, c.Key)
+		b = binary.AppendUvarint(b, uint64(c.Cost))
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// ParseHold reads a token of [OpenHold.Token]. It accepts at most maxChecks checks. The
+// checks are validated when the hold is used, like those of a request. The error matches
+// [ErrInvalidRequest], and contains no part of the token, which contains keys.
+func ParseHold(token string, maxChecks int) (OpenHold, error) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	var h OpenHold
+	if err != nil || len(b) < 1+len(h.ID) {
+		return h, errToken("")
+	}
+	if b[0] != tokenVersion {
+		return h, errToken("; this one is of another version")
+	}
+	copy(h.ID[:], b[1:])
+	r := tokenReader{rest: b[1+len(h.ID):]}
+	h.Degraded = headgate.StoreErrorReason(r.number(maxReason))
+	h.Expires = headgate.Instant(r.number(uint64(headgate.MaxInstant)))
+	n := r.number(uint64(maxChecks))
+	for range n {
+		h.Checks = append(h.Checks, r.check())
+	}
+	if r.invalid || n == 0 || len(r.rest) > 0 {
+		return OpenHold{}, errToken("")
+	}
+	return h, nil
+}
+
+func errToken(more string) error {
+	return fmt.Errorf("%w: the hold is not a token of this service; send the text that the response to the hold contained%s", ErrInvalidRequest, more)
+}
+
+// tokenReader reads the binary form of a token. After invalid input, it returns zero
+// values.
+type tokenReader struct {
+	rest    []byte
+	invalid bool
+}
+
+// number reads a number from 0 to most.
+func (r *tokenReader) number(most uint64) uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 || n > most {
+		r.rest, r.invalid = nil, true
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *tokenReader) text() string {
+	n := r.number(uint64(len(r.rest)))
+	if n > uint64(len(r.rest)) {
+		r.rest, r.invalid = nil, true
+		return ""
+	}
+	s := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return s
+}
+
+// check reads a check.
+func (r *tokenReader) check() (c Check) {
+	if c.Policy = r.text(); c.Policy == "" {
+		c.Limit, c.Algorithm = r.text(), r.text()
+	}
+	c.Key = r.text()
+	c.Cost = int64(r.number(headgate.MaxWindowUnits))
+	return c
+}
