@@ -21,7 +21,7 @@ type command struct {
 
 // allCommands returns all commands by name. The commands must not be modified.
 func allCommands() map[string]*command {
-	return byName(
+	return byName(append(holdCommands(),
 		command{
 			name: "cl.throttle", key: 1, decides: true, write: true, inTransaction: true, run: (*worker).clThrottle,
 			summary: "CL.THROTTLE key max_burst count_per_period period [quantity]: compatible with redis-cell",
@@ -32,7 +32,7 @@ func allCommands() map[string]*command {
 		},
 		command{
 			name: "hg.check", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgCheck,
-			summary: "HG.CHECK policy key [cost]: spends cost units if they are available",
+			summary: "HG.CHECK policy key [cost]: spends cost units if they are available; several checks are policy key cost each",
 		},
 		command{
 			name: "hg.peek", arity: -3, key: 2, decides: true, inTransaction: true, run: (*worker).hgPeek,
@@ -60,10 +60,40 @@ func allCommands() map[string]*command {
 		command{name: "discard", arity: 1, immediate: true, run: (*worker).discard, summary: "DISCARD"},
 		command{name: "quit", arity: -1, beforeAuth: true, immediate: true, run: (*worker).quit, summary: "QUIT"},
 		command{name: "reset", arity: 1, beforeAuth: true, immediate: true, run: (*worker).resetSession, summary: "RESET: restores the state of a new connection"},
-	)
+	))
 }
 
-func byName(all ...command) map[string]*command {
+// holdCommands returns the commands about holds, and those for costs without one.
+func holdCommands() []command {
+	return []command{
+		{
+			name: "hg.hold", arity: -5, key: 4, decides: true, write: true, inTransaction: true, run: (*worker).hgHold,
+			summary: "HG.HOLD id ttl policy key [cost]: spends cost units and opens a hold; * generates an id",
+		},
+		{
+			name: "hg.commit", arity: -3, decides: true, write: true, inTransaction: true, run: (*worker).hgCommit,
+			summary: "HG.COMMIT hold actual: corrects the charge of a hold; one actual cost for each check",
+		},
+		{
+			name: "hg.cancel", arity: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgCancel,
+			summary: "HG.CANCEL hold: ends a hold as if nothing had been spent",
+		},
+		{
+			name: "hg.extend", arity: -3, decides: true, write: true, inTransaction: true, run: (*worker).hgExtend,
+			summary: "HG.EXTEND ttl hold: sets the deadline of one or more holds to ttl from now",
+		},
+		{
+			name: "hg.debit", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgDebit,
+			summary: "HG.DEBIT policy key [cost]: spends cost units, also if they are not available",
+		},
+		{
+			name: "hg.upto", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgUpTo,
+			summary: "HG.UPTO policy key [cost]: spends cost units, or as many as remain",
+		},
+	}
+}
+
+func byName(all []command) map[string]*command {
 	m := make(map[string]*command, len(all))
 	for i := range all {
 		m[all[i].name] = &all[i]

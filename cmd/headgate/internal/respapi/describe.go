@@ -118,7 +118,7 @@ func (w *worker) documentAll(all []*command) {
 // document appends the documentation of a command in the reply to COMMAND DOCS.
 func (w *worker) document(c *command) {
 	summary, group, fields := c.summary, "connection", 3
-	if c.key > 0 {
+	if c.decides {
 		_, summary, _ = strings.Cut(summary, ": ") // the arguments come before the colon
 		group, fields = "module", 4
 	}
@@ -130,13 +130,13 @@ func (w *worker) document(c *command) {
 	w.bulk("1.0.0")
 	w.bulk("group")
 	w.bulk(group)
-	if c.key > 0 {
+	if c.decides {
 		w.bulk("arguments")
 		w.arguments(c)
 	}
 }
 
-// arguments appends the list of the arguments of a command that has a key. It takes
+// arguments appends the list of the arguments of a command that decides. It takes
 // them from the command's summary. redis-cli shows them as hints.
 func (w *worker) arguments(c *command) {
 	syntax, _, _ := strings.Cut(c.summary, ":")
@@ -144,9 +144,10 @@ func (w *worker) arguments(c *command) {
 	w.array(len(names))
 	for _, text := range names {
 		name, kind, fields := strings.Trim(text, "[]"), "integer", 2
-		if name == "key" {
+		switch name {
+		case "key":
 			kind = name
-		} else if name == "policy" {
+		case "policy", "id", "ttl", "hold":
 			kind = "string"
 		}
 		if name != text {
@@ -166,7 +167,7 @@ func (w *worker) arguments(c *command) {
 }
 
 // getKeys runs COMMAND GETKEYS: its arguments are another request, and it returns the
-// key in that request.
+// keys in that request. HG.* with several checks has a key for each of them.
 func (w *worker) getKeys() {
 	switch c := w.h.commands[string(w.folded(w.arg(2)))]; {
 	case c == nil:
@@ -176,7 +177,13 @@ func (w *worker) getKeys() {
 	case c.key+2 >= w.args():
 		w.fail("ERR Invalid number of arguments specified for command")
 	default:
-		w.array(1)
-		w.bulk(string(w.arg(c.key + 2)))
+		first, step := c.key+2, w.args()
+		if strings.HasPrefix(c.name, "hg.") {
+			step = 3
+		}
+		w.array((w.args()-1-first)/step + 1)
+		for i := first; i < w.args(); i += step {
+			w.bulk(string(w.arg(i)))
+		}
 	}
 }

@@ -26,6 +26,7 @@ type job struct {
 	inline engine.InlineLimit // limit in the request
 	key    string             // refers to the input buffer if the store is not networked
 	cost   int64              // in units
+	call   *call              // used instead of the fields above for several checks and for holds; else nil
 	check  engine.Check       // valid while the decision is made
 	answer engine.Answer
 	err    error
@@ -36,6 +37,7 @@ type job struct {
 // newJob returns a job for the caller to fill in and submit.
 func (w *worker) newJob() *job {
 	if !w.h.networked {
+		w.job.call = nil
 		return &w.job
 	}
 	if n := len(w.idle); n > 0 {
@@ -64,6 +66,11 @@ func (w *worker) submit(j *job) {
 		w.writeReply(j)
 		return
 	}
+	w.queue(j)
+}
+
+// queue queues a job for a networked store.
+func (w *worker) queue(j *job) {
 	w.jobs = append(w.jobs, j)
 	if len(w.jobs) == maxJobs {
 		w.flush()
@@ -85,10 +92,15 @@ func (w *worker) flush() {
 	w.decideAll()
 	for _, j := range w.jobs {
 		w.writeReply(j)
-		*j = job{answer: j.answer}
-		w.idle = append(w.idle, j)
+		w.release(j)
 	}
 	w.jobs = w.jobs[:0]
+}
+
+// release makes a job available to newJob.
+func (w *worker) release(j *job) {
+	*j = job{answer: j.answer}
+	w.idle = append(w.idle, j)
 }
 
 // decideAll makes the queued decisions concurrently, except that decisions with the
@@ -128,6 +140,10 @@ func (j *job) decide(w *worker) {
 			j.err = errPanic
 		}
 	}()
+	if j.call != nil {
+		j.err = j.call.run(w.ctx, w.h.engine.ActiveConfig(), &j.answer)
+		return
+	}
 	j.check = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
 	j.err = w.h.engine.Decide(w.ctx, j.verb, []engine.Check{j.check}, &j.answer)
 }
@@ -144,7 +160,11 @@ func (w *worker) writeReply(j *job) {
 	case throttlecrabStyle:
 		w.writeThrottlecrab(d)
 	default:
-		w.writeDecision(&j.answer)
+		if j.call != nil {
+			j.call.writeReply(w, &j.answer)
+			return
+		}
+		w.writeDecision(&j.answer, 0)
 	}
 }
 
@@ -156,13 +176,20 @@ func (w *worker) writeError(j *job) {
 		w.fail(redisCellError + text)
 	case j.style == throttlecrabStyle:
 		w.fail(throttlecrabError + text)
-	case kind == engine.UnknownPolicy:
-		w.fail("NOPOLICY " + text)
-	case kind == engine.StoreFailure:
-		w.fail("UNDECIDED " + text)
 	default:
-		w.fail("ERR " + text)
+		w.fail(errorWords[kind] + " " + text)
 	}
+}
+
+// errorWords are the first words of error replies to HG.*.
+var errorWords = [...]string{
+	engine.StoreFailure:   "UNDECIDED",
+	engine.InvalidRequest: "ERR",
+	engine.UnknownPolicy:  "NOPOLICY",
+	engine.UnknownHold:    "NOHOLD",
+	engine.ExpiredHold:    "EXPIREDHOLD",
+	engine.HoldConflict:   "CONFLICT",
+	engine.TooManyHolds:   "TOOMANYHOLDS",
 }
 
 // errorText returns the kind of an error and its text in one line.

@@ -49,6 +49,17 @@ func (f *frozen) ApplyAll(ctx context.Context, _ headgate.Instant, ops []headgat
 	return f.Store.ApplyAll(ctx, headgate.Instant(f.now.Load()), inner, peek, decisions)
 }
 
+func (f *frozen) ApplyHolds(
+	ctx context.Context, _ headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	inner := make([]headgate.HoldOp, len(ops))
+	for i, op := range ops {
+		op.Bound = op.Bound.(frozenBound).Bound
+		inner[i] = op
+	}
+	return f.Store.(headgate.HoldStore).ApplyHolds(ctx, headgate.Instant(f.now.Load()), verb, ttl, inner, results)
+}
+
 type frozenBound struct {
 	headgate.Bound
 	f *frozen

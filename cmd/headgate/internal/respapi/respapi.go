@@ -1,9 +1,9 @@
 // Package respapi is the Redis-compatible endpoint of the service. Its command
 // CL.THROTTLE is compatible with the Redis module redis-cell, and THROTTLE with
-// throttlecrab. HG.CHECK, HG.PEEK, HG.REFUND and HG.RESET use the policies of the
-// service. It also implements the Redis commands that common clients send when they
-// connect. The package implements the protocol only; the engine makes the decisions.
-// docs/reference/redis-commands.md is the documentation for users.
+// throttlecrab. HG.* use the policies of the service. It also implements the Redis
+// commands that common clients send when they connect. The package implements the
+// protocol only; the engine makes the decisions. docs/reference/redis-commands.md is the
+// documentation for users.
 //
 // # How a connection is served
 //
@@ -32,7 +32,7 @@ const (
 )
 
 // maxArgs is the maximum number of arguments in a request. It is large because COMMAND
-// DOCS can name every command; no other request has more than ten.
+// DOCS can name every command, and HG.EXTEND many holds.
 const maxArgs = 1024
 
 // Options are the settings of a handler. A field with its zero value has the default in
@@ -58,7 +58,7 @@ type Options struct {
 	// MaxRequestBytes is the maximum size of a request, and also of a transaction, in
 	// bytes; 0 means [DefaultMaxRequestBytes]. A connection buffers at most one
 	// request, one transaction, 16 KiB of input, 16 KiB of replies, and one further
-	// reply. This reply is at most about ten times as long as its request.
+	// reply. This reply is at most about twenty times as long as its request.
 	MaxRequestBytes int
 	// Version is the version of Headgate that INFO reports.
 	Version string
@@ -78,6 +78,7 @@ type Handler struct {
 	bounds                bounds // bounds after authentication
 	unauthenticatedBounds bounds
 	since                 time.Time
+	now                   func() time.Time // clock of the times in replies
 	clients               counters
 }
 
@@ -99,6 +100,7 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		version:     opts.Version,
 		log:         opts.Log,
 		since:       time.Now(),
+		now:         time.Now,
 	}
 	h.clients.open = bounded.New(bounded.Limits{
 		Connections: cmp.Or(opts.MaxClients, DefaultMaxClients), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes),

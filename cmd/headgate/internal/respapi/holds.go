@@ -1,0 +1,207 @@
+package respapi
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// call is a request with several checks, or about holds.
+type call struct {
+	operation engine.Operation
+	checks    []engine.Check // not used for Commit and Extend
+	ttl       time.Duration
+	opened    engine.OpenHold   // hold that Hold opens
+	holds     []engine.OpenHold // holds of the tokens in the request
+	actual    []int64           // actual costs; nil cancels the hold
+}
+
+// submitCall makes the decision of a call. If it has several keys, all earlier decisions
+// are made first.
+func (w *worker) submitCall(c *call) {
+	j := w.newJob()
+	j.style, j.call = headgateStyle, c
+	key, single := c.key()
+	if w.h.networked && single {
+		j.key = key
+		w.queue(j)
+		return
+	}
+	w.flush()
+	j.err = c.run(w.ctx, w.h.engine.ActiveConfig(), &j.answer)
+	w.writeReply(j)
+	if w.h.networked {
+		w.release(j)
+	}
+}
+
+// key returns the only key of a call. single is false if it has several.
+func (c *call) key() (key string, single bool) {
+	checks := c.checks
+	if len(c.holds) > 0 {
+		checks = c.holds[0].Checks
+	}
+	return checks[0].Key, len(checks) == 1 && len(c.holds) < 2
+}
+
+// run makes the decision.
+func (c *call) run(ctx context.Context, active *engine.ActiveConfig, a *engine.Answer) error {
+	const now = headgate.StoreClock
+	switch c.operation {
+	case engine.Hold:
+		c.opened.Checks = c.checks
+		return active.Hold(ctx, now, c.ttl, &c.opened, a)
+	case engine.Commit:
+		if c.actual == nil {
+			return active.Cancel(ctx, now, &c.holds[0], a)
+		}
+		return active.Commit(ctx, now, &c.holds[0], c.actual, a)
+	case engine.Extend:
+		return active.Extend(ctx, now, c.ttl, c.holds, a)
+	case engine.Debit:
+		return active.Debit(ctx, now, c.checks, a)
+	case engine.TakeUpTo:
+		return active.TakeUpTo(ctx, now, c.checks, a)
+	}
+	return active.Decide(ctx, headgate.Verb(c.operation), c.checks, a)
+}
+
+// hgHold runs HG.HOLD id ttl policy key [cost], or with several checks. The id * or an
+// empty one is replaced by a random one.
+func (w *worker) hgHold() {
+	text := w.textOf(w.arg(1))
+	if text == "*" {
+		text = ""
+	}
+	id, err := engine.NewHoldID(text)
+	if err != nil {
+		w.reject("ERR " + engine.Reason(err))
+		return
+	}
+	ttl, ok := w.durationAt(2)
+	if !ok {
+		return
+	}
+	if checks, ok := w.checksFrom(3, "hg.hold"); ok {
+		w.submitCall(&call{operation: engine.Hold, checks: checks, ttl: ttl, opened: engine.OpenHold{ID: id}})
+	}
+}
+
+// hgCommit runs HG.COMMIT hold actual [actual …].
+func (w *worker) hgCommit() {
+	actual := make([]int64, w.args()-2)
+	for i := range actual {
+		var ok bool
+		if actual[i], ok = w.costAt(i + 2); !ok {
+			return
+		}
+	}
+	w.submitHolds(&call{operation: engine.Commit, actual: actual}, 1, 2)
+}
+
+// hgCancel runs HG.CANCEL hold.
+func (w *worker) hgCancel() { w.submitHolds(&call{operation: engine.Commit}, 1, 2) }
+
+// hgExtend runs HG.EXTEND ttl hold [hold …].
+func (w *worker) hgExtend() {
+	if ttl, ok := w.durationAt(1); ok {
+		w.submitHolds(&call{operation: engine.Extend, ttl: ttl}, 2, w.args())
+	}
+}
+
+// hgDebit runs HG.DEBIT policy key [cost], or with several checks.
+func (w *worker) hgDebit() {
+	if checks, ok := w.checksFrom(1, "hg.debit"); ok {
+		w.submitCall(&call{operation: engine.Debit, checks: checks})
+	}
+}
+
+// hgUpTo runs HG.UPTO policy key [cost], or with several checks.
+func (w *worker) hgUpTo() {
+	if checks, ok := w.checksFrom(1, "hg.upto"); ok {
+		w.submitCall(&call{operation: engine.TakeUpTo, checks: checks})
+	}
+}
+
+// submitHolds submits a call on the holds whose tokens are the arguments from, …, to-1.
+func (w *worker) submitHolds(c *call, from, to int) {
+	for i := from; i < to; i++ {
+		h, err := engine.ParseHold(string(w.arg(i)), w.h.engine.MaxChecks())
+		if err != nil {
+			w.reject("ERR " + engine.Reason(err))
+			return
+		}
+		c.holds = append(c.holds, h)
+	}
+	w.submitCall(c)
+}
+
+// durationAt parses argument i as a duration. If it is not one, durationAt replies with
+// an error and returns false.
+func (w *worker) durationAt(i int) (time.Duration, bool) {
+	d, err := time.ParseDuration(string(w.arg(i)))
+	if err != nil {
+		w.reject("ERR ttl is " + truncate(w.arg(i)) + "; must be a duration such as 30s, 10m or 1h")
+	}
+	return d, err == nil
+}
+
+// writeReply writes the reply to a call: the decision, the results of the checks, and the
+// fields that only this operation has.
+func (c *call) writeReply(w *worker, a *engine.Answer) {
+	more := 1
+	switch c.operation {
+	case engine.Hold:
+		if more = 2; a.Allowed {
+			more = 4
+		}
+	case engine.Commit, engine.Extend, engine.TakeUpTo:
+		more = 2
+	}
+	w.writeDecision(a, more)
+	w.writeResults(a, w.h.now())
+	switch c.operation {
+	case engine.Hold, engine.Commit:
+		w.bulk("replayed")
+		w.boolean(a.Replayed)
+		if more == 4 {
+			w.writeHold(&c.opened)
+		}
+	case engine.Extend:
+		w.writeExtended(c.holds)
+	case engine.TakeUpTo:
+		w.bulk("granted")
+		w.number(a.Granted)
+	}
+}
+
+// writeExtended writes the result for each hold.
+func (w *worker) writeExtended(holds []engine.OpenHold) {
+	w.bulk("holds")
+	w.array(len(holds))
+	for i := range holds {
+		h := &holds[i]
+		if h.Err == nil {
+			w.fields(3)
+			w.bulk("extended")
+			w.boolean(true)
+			w.writeHold(h)
+			continue
+		}
+		w.fields(2)
+		w.bulk("extended")
+		w.boolean(false)
+		w.bulk("error")
+		w.bulk(engine.ErrorKindOf(h.Err).HoldError())
+	}
+}
+
+// writeHold writes the token and the deadline of a hold.
+func (w *worker) writeHold(h *engine.OpenHold) {
+	w.bulk("hold")
+	w.bulk(h.Token())
+	w.bulk("expires_at")
+	w.time(h.Expires.Time())
+}

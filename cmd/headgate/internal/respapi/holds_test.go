@@ -1,0 +1,196 @@
+package respapi
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+)
+
+// newHoldClient returns a client whose replies have the times of the frozen clock.
+func newHoldClient(t *testing.T, networked bool) (*client, *frozen) {
+	f := newFrozen(t)
+	h := New(mustEngine(t, f, policies), &Options{Networked: networked})
+	h.now = start.Time
+	return h.newClient(t), f
+}
+
+// resultReply encodes the result of one check.
+func resultReply(values ...string) string {
+	var b strings.Builder
+	b.WriteString("*20\r\n")
+	for i, name := range []string{
+		"policy", "allowed", "limit", "capacity", "remaining", "retry_after_ms", "reset_after_ms", "reset_at", "denied", "denied_by",
+	} {
+		fmt.Fprintf(&b, "$%d\r\n%s\r\n%s\r\n", len(name), name, strings.ReplaceAll(values[i], " ", "\r\n"))
+	}
+	return b.String()
+}
+
+// One request has several checks; all are allowed, or nothing is spent.
+func TestSeveralChecks(t *testing.T) {
+	for _, networked := range []bool{false, true} {
+		c, _ := newHoldClient(t, networked)
+		const midnight = "$24 2025-05-21T00:00:00.000Z"
+		want := hgReply("*22", ":0", ":5", ":5", ":0", ":0", ":0", ":1", "$5 login", "*1 $11 login:5/15m", ":0") + "$7\r\nresults\r\n*2\r\n" +
+			resultReply("$3 api", ":1", "$15 100/s\tburst\t200", ":200", ":200", ":0", ":0", midnight, ":0", "*0") +
+			resultReply("$5 login", ":0", "$5 5/15m", ":5", ":5", ":0", ":0", midnight, ":1", "*1 $11 login:5/15m")
+		want = strings.ReplaceAll(want, "\t", " ")
+		if got := c.do("HG.CHECK", "api", "k", "30", "login", "k", "6"); got != want {
+			t.Errorf("networked %v, denied:\n got %q\nwant %q", networked, got, want)
+		}
+		for _, command := range []string{"HG.PEEK", "HG.CHECK"} {
+			if got := c.do(command, "api", "k", "30", "login", "k", "5"); field(got, "allowed") != ":1" || field(got, "policy") != "$5" {
+				t.Errorf("networked %v, %s: got %q", networked, command, got)
+			}
+		}
+		if got := c.do("HG.CHECK", "api", "k", "171"); !strings.HasPrefix(got, "*20\r\n$7\r\nallowed\r\n:0\r\n") {
+			t.Errorf("the second check of 171 units: got %q", got)
+		}
+		if got := c.do("HG.REFUND", "api", "k", "30", "login", "k", "5"); !strings.Contains(got, "$9\r\nremaining\r\n:200\r\n") {
+			t.Errorf("refunded: got %q", got)
+		}
+	}
+}
+
+var holdField = regexp.MustCompile(`\$4\r\nhold\r\n\$\d+\r\n(\S+)\r\n\$10\r\nexpires_at\r\n\$24\r\n(\S+)\r\n`)
+
+// tokenIn returns the token and the deadline of the hold in a reply.
+func tokenIn(t *testing.T, reply string) (token, expires string) {
+	t.Helper()
+	m := holdField.FindStringSubmatch(reply)
+	if m == nil {
+		t.Fatalf("no hold in %q", reply)
+	}
+	return m[1], m[2]
+}
+
+// field returns the value of the first field with a name.
+func field(reply, name string) string {
+	_, rest, _ := strings.Cut(reply, "\r\n"+name+"\r\n")
+	value, _, _ := strings.Cut(rest, "\r\n")
+	return value
+}
+
+func TestHolds(t *testing.T) {
+	for _, networked := range []bool{false, true} {
+		c, f := newHoldClient(t, networked)
+		reply := c.do("HG.HOLD", "a", "30s", "login", "k", "4")
+		token, expires := tokenIn(t, reply)
+		if !strings.HasPrefix(reply, "*28\r\n") || field(reply, "remaining") != ":1" || field(reply, "replayed") != ":0" || expires != "2025-05-21T00:00:30.000Z" {
+			t.Fatalf("got %q", reply)
+		}
+		if got := c.do("hg.hold", "a", "30s", "login", "k", "4"); field(got, "replayed") != ":1" || field(got, "remaining") != ":1" {
+			t.Errorf("repeated: got %q", got)
+		}
+		f.at(20 * time.Second)
+		reply = c.do("HG.EXTEND", "30s", token, token)
+		if token, expires = tokenIn(t, reply); !strings.HasPrefix(reply, "*24\r\n") || expires != "2025-05-21T00:00:50.000Z" {
+			t.Errorf("extended: got %q", reply)
+		}
+		for _, replayed := range []string{":0", ":1"} {
+			if got := c.do("HG.COMMIT", token, "1"); field(got, "replayed") != replayed || field(got, "remaining") != ":4" || !strings.HasPrefix(got, "*24\r\n") {
+				t.Errorf("committed: got %q want replayed %s", got, replayed)
+			}
+		}
+		token, _ = tokenIn(t, c.do("HG.HOLD", "*", "1s", "login", "k", "1", "api", "k", "200"))
+		if got := c.do("HG.CANCEL", token); field(got, "remaining") != ":4" {
+			t.Errorf("cancelled: got %q", got)
+		}
+		if got := c.do("HG.HOLD", "*", "1s", "login", "k", "5"); field(got, "allowed") != ":0" || field(got, "hold") != "" || !strings.HasPrefix(got, "*24\r\n") {
+			t.Errorf("denied: got %q", got)
+		}
+		if got := c.do("HG.UPTO", "login", "k", "9"); field(got, "granted") != ":4" || field(got, "remaining") != ":0" || !strings.HasPrefix(got, "*24\r\n") {
+			t.Errorf("take-up-to: got %q", got)
+		}
+		if got := c.do("HG.DEBIT", "login", "k", "2"); field(got, "allowed") != ":1" || !strings.HasPrefix(got, "*22\r\n") {
+			t.Errorf("debit: got %q", got)
+		}
+	}
+}
+
+func TestHoldErrors(t *testing.T) {
+	c, _ := newHoldClient(t, false)
+	open, _ := tokenIn(t, c.do("HG.HOLD", "a", "30s", "login", "k", "2"))
+	expired := engine.OpenHold{Expires: 1, Checks: []engine.Check{{Policy: "login", Key: "k"}}}
+	for _, tt := range []struct{ asked, want string }{
+		{"HG.HOLD a 30s login", "ERR wrong number of arguments for 'hg.hold' command"},
+		{"HG.HOLD a 30s login k 1 api k", "ERR wrong number of arguments for 'hg.hold' command"},
+		{"HG.CHECK login k 1 api k", "ERR wrong number of arguments for 'hg.check' command"},
+		{"HG.DEBIT login k 1 api", "ERR wrong number of arguments for 'hg.debit' command"},
+		{"HG.CHECK login k 1 api k x", "ERR value is not an integer or out of range"},
+		{"HG.HOLD a 30 login k", "ERR ttl is 30; must be a duration such as 30s, 10m or 1h"},
+		{"HG.HOLD a 200h login k", "ERR invalid hold: ttl is 200h0m0s; must be 1ms to 168h (7 days)"},
+		{"HG.HOLD " + strings.Repeat("i", 129) + " 1s login k", "ERR invalid hold: its id has 129 bytes; must be 1 to 128"},
+		{"HG.HOLD a 30s login k 1", "CONFLICT hold conflicts with a hold of the same id"},
+		{"HG.HOLD b 30s logn k 1", `NOPOLICY unknown policy "logn"; did you mean "login"?`},
+		{"HG.HOLD b 30s queue k 1", "ERR unsupported: leaky_bucket has no holds; must be"},
+		{"HG.HOLD b 30s api k 9007199254740992", "ERR invalid cost: cost is 9007199254740992; must be 0 to 9007199254740991"},
+		{"HG.DEBIT login k -1", "ERR invalid cost: cost is -1"},
+		{"HG.COMMIT " + open, "ERR wrong number of arguments for 'hg.commit' command"},
+		{"HG.COMMIT " + open + " 1 2", "ERR invalid request: the number of actual costs is 2; must be 1"},
+		{"HG.COMMIT " + open + " x", "ERR value is not an integer"},
+		{"HG.COMMIT x 1", "ERR invalid request: the hold is not a token of this service"},
+		{"HG.CANCEL " + token("api"), "EXPIREDHOLD hold has expired"},
+		{"HG.CANCEL " + token("gone"), `NOPOLICY unknown policy "gone"`},
+		{"HG.EXTEND 1s " + expired.Token(), "EXPIREDHOLD hold has expired"},
+		{"HG.EXTEND x " + open, "ERR ttl is x"},
+		{"HG.EXTEND 1s " + open + " x", "ERR invalid request: the hold is not a token"},
+	} {
+		if got, want := c.do(words(tt.asked)...), "-"+tt.want; !strings.HasPrefix(got, want) {
+			t.Errorf("%.60s: got %q, want %q", tt.asked, got, want)
+		}
+	}
+	later := engine.OpenHold{Expires: start + 1, Checks: expired.Checks}
+	if got := c.do("HG.CANCEL", later.Token()); !strings.HasPrefix(got, "-NOHOLD unknown hold") {
+		t.Errorf("unknown: got %q", got)
+	}
+	if got := c.do("HG.PEEK", "login", "k"); field(got, "remaining") != ":3" {
+		t.Errorf("invalid requests have changed the key: %q", got)
+	}
+}
+
+// With a networked store, pipelined requests about one key are executed in order, and a
+// request with several keys after all earlier requests.
+func TestPipelinedHolds(t *testing.T) {
+	c, _ := newHoldClient(t, true)
+	var in strings.Builder
+	for i := range 20 {
+		in.WriteString(request("HG.CHECK", "api", "k") + request("HG.HOLD", fmt.Sprint("id", i), "1m", "api", "k", "2"))
+		in.WriteString(request("HG.CHECK", "api", "other", "1", "api", "k", "1"))
+	}
+	replies := strings.Split(c.send(in.String()), "allowed\r\n")[1:]
+	var got []string
+	for _, reply := range replies {
+		if remaining := field("\r\n"+reply, "remaining"); strings.Contains(reply, "$5\r\nlimit\r\n:200\r\n$9\r\nremaining") {
+			got = append(got, remaining)
+		}
+	}
+	want := 200
+	for i, remaining := range got {
+		want -= []int{1, 2, 1}[i%3]
+		if remaining != fmt.Sprintf(":%d", want) {
+			t.Fatalf("request %d: got %s remaining want %d", i+1, remaining, want)
+		}
+	}
+	if len(got) != 60 {
+		t.Errorf("got %d replies want 60", len(got))
+	}
+}
+
+func TestGetKeysOfSeveralChecks(t *testing.T) {
+	c, _ := newHoldClient(t, false)
+	for asked, want := range map[string]string{
+		"COMMAND GETKEYS HG.CHECK api a 1 api b 1": "*2\r\n$1\r\na\r\n$1\r\nb\r\n",
+		"COMMAND GETKEYS HG.HOLD id 1s api a":      "*1\r\n$1\r\na\r\n",
+		"COMMAND GETKEYS HG.CANCEL x":              "-ERR The command has no key arguments\r\n",
+		"COMMAND GETKEYS CL.THROTTLE k 1 1 1":      "*1\r\n$1\r\nk\r\n",
+	} {
+		if got := c.do(words(asked)...); got != want {
+			t.Errorf("%s: got %q want %q", asked, got, want)
+		}
+	}
+}
