@@ -35,6 +35,11 @@ const (
 	// LeakyBucket is a queue that drains at a constant rate. An allowed request has a
 	// [Decision.Delay], after which the caller may proceed.
 	LeakyBucket Algorithm = "leaky_bucket"
+	// Concurrency counts the units of the open holds of a key, which are called slots. It
+	// never allows more than L slots under holds that have not expired. Only
+	// [Limiter.Hold] takes slots. It is the algorithm of a limit such as “16 concurrent”
+	// if a policy names no algorithm.
+	Concurrency Algorithm = "concurrency"
 )
 
 // Refill describes how an algorithm makes spent units available again.
@@ -52,6 +57,8 @@ const (
 	// RefillWindow means that units become available when the window in which they were
 	// counted has passed.
 	RefillWindow
+	// RefillReleased means that units become available when the hold that took them ends.
+	RefillReleased
 )
 
 // kinds has the properties of every algorithm. Code outside package algo calls the
@@ -65,6 +72,7 @@ var kinds = map[Algorithm]kind{
 	SlidingWindow:       {refill: RefillWindow, holds: true},
 	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
 	CalendarWindow:      {refill: RefillWindow, holds: true, large: true, calendar: true},
+	Concurrency:         {refill: RefillReleased, holds: true},
 }
 
 type kind struct {
@@ -115,14 +123,24 @@ func (a Algorithm) MaxRate() int64 {
 	return MaxUnits
 }
 
+// OnlyHolds reports whether only a hold can take units under a, as under [Concurrency].
+// The limit is then written as “16 concurrent”, and [Limiter.Allow] returns
+// [ErrHoldRequired]. OnlyHolds returns false for an unknown name.
+func (a Algorithm) OnlyHolds() bool { return a.kind().refill == RefillReleased }
+
 // HasCalendar reports whether a counts in windows of the calendar. Only then may a limit
 // have a [Limit.Calendar]. HasCalendar returns false for an unknown name.
 func (a Algorithm) HasCalendar() bool { return a.kind().calendar }
 
 // For returns the algorithm of the limit l in a policy whose algorithm is a. It is a,
-// except if a is empty and l has a calendar and no period: then it is [CalendarWindow].
+// except if a is empty and l has no period: then it is [CalendarWindow] or [Concurrency].
 func (a Algorithm) For(l Limit) Algorithm {
-	if a == "" && l.isOnlyCalendar() {
+	switch {
+	case a != "":
+		return a
+	case l.Concurrent:
+		return Concurrency
+	case l.isOnlyCalendar():
 		return CalendarWindow
 	}
 	return a

@@ -88,6 +88,9 @@ func (p Policy) validateLimit(i int) error {
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("limit %d of policy %q: %w", i+1, p.Name, err)
 	}
+	if p.Holds.OnExpiry == KeepExpired && p.Algorithm.For(l).OnlyHolds() {
+		return fmt.Errorf("%w: on_expiry is keep, and limit %s releases its units when a hold expires; leave on_expiry out", ErrInvalidPolicy, l)
+	}
 	return nil
 }
 

@@ -24,6 +24,11 @@ var (
 	// ErrUnsupported means that the algorithm cannot perform this operation exactly, or
 	// that the store does not support the algorithm.
 	ErrUnsupported = errors.New("headgate: unsupported")
+	// ErrHoldRequired means that a limit counts concurrent work, as in “16 concurrent”.
+	// Only a hold can take its units: call [Limiter.Hold] or [HoldAll], and Commit or
+	// Cancel when the work ends. Nothing was charged. The error also matches
+	// ErrUnsupported.
+	ErrHoldRequired = fmt.Errorf("%w: hold required", ErrUnsupported)
 	// ErrNeverAllowed means that the cost given to Wait is above the limit, so waiting
 	// does not help.
 	ErrNeverAllowed = errors.New("headgate: cost is above the limit and can never be allowed")
@@ -58,7 +63,9 @@ var (
 // LimitError reports a field of a limit that is outside the accepted range. It matches
 // [ErrInvalidLimit].
 type LimitError struct {
-	Field string // rate, period, burst or queue: the field of [Limit] in lower case; or fill time
+	// Field is rate, period, burst or queue: the field of [Limit] in lower case. It can
+	// also be “fill time”, or “limit” for the limit as a whole.
+	Field string
 	Value string // invalid value, as text
 	Bound string // accepted values, for example “must be 1 to 1000000000”
 }

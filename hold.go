@@ -350,6 +350,9 @@ func (l *Limiter) TakeUpToAt(ctx context.Context, now time.Time, key string, n i
 }
 
 func (l *Limiter) adjust(ctx context.Context, now Instant, verb HoldVerb, key string, n int64) (int64, Decision, error) {
+	if err := l.checkNoHold(verb.calls()); err != nil {
+		return 0, Decision{}, err
+	}
 	h := Hold{checks: []Check{{l, key, n}}}
 	result, _, err := h.apply(ctx, now, verb, 0, nil)
 	return result.Granted, result.Decision, err

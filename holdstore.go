@@ -24,8 +24,11 @@ type OnExpiry uint8
 
 // The values of [OnExpiry].
 const (
-	// KeepExpired leaves the units spent: the work may have been done.
-	KeepExpired OnExpiry = iota
+	// DefaultExpiry means KeepExpired, and under [Concurrency] ReleaseExpired.
+	DefaultExpiry OnExpiry = iota
+	// KeepExpired leaves the units spent: the work may have been done. A policy with a
+	// limit of concurrent units does not accept it.
+	KeepExpired
 	// ReleaseExpired cancels the hold as of its deadline.
 	ReleaseExpired
 )
@@ -42,10 +45,13 @@ const (
 	ClipExcess
 )
 
-// ParseOnExpiry returns the value for “keep” or “release”. The empty text means keep.
+// ParseOnExpiry returns the value for “keep” or “release”. The empty text means
+// [DefaultExpiry].
 func ParseOnExpiry(text string) (OnExpiry, error) {
 	switch text {
-	case "", "keep":
+	case "":
+		return DefaultExpiry, nil
+	case "keep":
 		return KeepExpired, nil
 	case "release":
 		return ReleaseExpired, nil
@@ -68,7 +74,7 @@ func ParseOver(text string) (Over, error) {
 // defaults.
 type HoldSettings struct {
 	// OnExpiry is what happens to the units of a hold that expires. The zero value is
-	// [KeepExpired].
+	// [DefaultExpiry].
 	OnExpiry OnExpiry
 	// Over is what happens if the actual cost is above the amount of the hold. The zero
 	// value is [OweExcess].
@@ -115,6 +121,16 @@ func (s HoldSettings) Amount(n, capacity int64) int64 {
 		return min(n, capacity)
 	}
 	return n
+}
+
+// For returns s with the default of OnExpiry for the algorithm a. Stores call it in Bind.
+func (s HoldSettings) For(a Algorithm) HoldSettings {
+	if s.OnExpiry == DefaultExpiry {
+		if s.OnExpiry = KeepExpired; a.OnlyHolds() {
+			s.OnExpiry = ReleaseExpired
+		}
+	}
+	return s
 }
 
 // HoldVerb selects the operation that [HoldStore.ApplyHolds] executes.

@@ -45,6 +45,10 @@ type Limit struct {
 	// calendar, as in “500/day in Europe/Berlin”. Period, Burst and Queue must then be
 	// 0, except for “10000/week”, which has both; see [Calendar].
 	Calendar Calendar
+	// Concurrent is true for a limit under [Concurrency], as in “16 concurrent”: Rate is
+	// then the number of slots that may be taken at the same time, up to 1e9, and all
+	// other fields must be 0.
+	Concurrent bool
 
 	constancy constancy // set by [Unlimited] and [Blocked]
 }
@@ -74,6 +78,9 @@ func (l Limit) Validate() error {
 	if err := l.validateRate(); err != nil {
 		return err
 	}
+	if l.Concurrent {
+		return l.validateConcurrent()
+	}
 	if l.Calendar != (Calendar{}) {
 		if err := l.validateCalendar(); err != nil || l.Period == 0 {
 			return err
@@ -95,6 +102,15 @@ func (l Limit) Validate() error {
 		return &LimitError{"queue", strconv.FormatInt(l.Queue, 10), "must be 0 if there is a burst: the queue sets the capacity"}
 	}
 	return l.validateFillTime()
+}
+
+// validateConcurrent returns an error for a limit of concurrent units that has fields of
+// a rate.
+func (l Limit) validateConcurrent() error {
+	if l != (Limit{Rate: l.Rate, Concurrent: true}) {
+		return &LimitError{"limit", l.String(), "must have no period, burst, queue or calendar"}
+	}
+	return inRange("rate", l.Rate, 1)
 }
 
 // validateRate accepts a rate above MaxUnits only without a burst or a queue, because all

@@ -23,7 +23,21 @@ func (s *scanner) failSeparator(rate int64) error {
 		}
 		return s.failAt(word, "expected a number without a suffix; write "+plain)
 	}
+	if concurrentHints[strings.ToLower(clip(word))] {
+		return s.failAt(word, writeConcurrent(rate))
+	}
 	return s.failAt(word, "expected a slash and a period, as in 10/s, or per and a period")
+}
+
+// concurrentHints has words that probably mean “concurrent”.
+var concurrentHints = map[string]bool{
+	"concurrency": true, "concurrently": true, "concurrents": true, "parallel": true, "simultaneous": true, "simultaneously": true,
+	"slots": true, "inflight": true, "in-flight": true, "in": true, "at": true,
+}
+
+// writeConcurrent returns what to write for a rate that probably is a number of slots.
+func writeConcurrent(rate int64) string {
+	return "for the number of requests at the same time, write " + Limit{Rate: max(1, rate), Concurrent: true}.String()
 }
 
 // multiplier returns the factor of a suffix of a number, such as 1000 for
@@ -100,6 +114,8 @@ func wholeRate(decimal string, period time.Duration) (Limit, bool) {
 // time. The parameter count is the number before the word.
 func (s *scanner) failUnit(word string, count int64) error {
 	switch lower := strings.ToLower(clip(word)); {
+	case lower == concurrentWord || concurrentHints[lower]:
+		return s.failAt(word, "a limit of concurrent requests has no slash and no period; write a number and concurrent, as in 16 concurrent")
 	case calendarHints[lower] != "":
 		return s.failAt(word, "a window of the calendar is a single unit; write "+calendarHints[lower]+" without a number, or a number of days, for example 30d")
 	case strings.ContainsAny(lower, "0123456789"):

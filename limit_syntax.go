@@ -43,6 +43,7 @@ var calendarHints = map[string]string{
 //	1000000/month            1000000 per calendar month, in UTC (calendar_window)
 //	500/day in Europe/Berlin from 06:00
 //	                         500 per day from 6 in the morning (calendar_window)
+//	16 concurrent            16 at the same time (concurrency)
 //
 // A period is a unit with an optional whole number before it. The units are ms, s, m,
 // h, d and w, us for microseconds, and the words second, minute, hour, day and week,
@@ -82,6 +83,9 @@ func MustParseLimit(text string) Limit {
 func (l Limit) String() string {
 	if l.isConstant() {
 		return l.constancy.text()
+	}
+	if l.Concurrent {
+		return strconv.FormatInt(l.Rate, 10) + " " + concurrentWord
 	}
 	if l.isOnlyCalendar() {
 		return strconv.FormatInt(l.Rate, 10) + "/" + l.Calendar.text()
@@ -146,6 +150,10 @@ func (s *scanner) limit() (l Limit, err error) {
 		return l, err
 	}
 	s.spaces()
+	if s.skipWord(concurrentWord) {
+		l.Concurrent = true
+		return l, s.endConcurrent(l)
+	}
 	if !s.skip('/') && !s.skipWord("per") {
 		return l, s.failSeparator(l.Rate)
 	}
@@ -233,6 +241,17 @@ func (s *scanner) capacity(l *Limit) (err error) {
 	}
 	s.spaces()
 	return s.end()
+}
+
+// concurrentWord follows the number of slots in a limit under [Concurrency].
+const concurrentWord = "concurrent"
+
+// endConcurrent parses the end of a limit such as “16 concurrent”.
+func (s *scanner) endConcurrent(l Limit) error {
+	if s.spaces(); s.at < len(s.text) {
+		return s.failAt(s.text[s.at:], "expected nothing more: a limit of concurrent requests has no period and no burst; write "+l.String())
+	}
+	return nil
 }
 
 func (s *scanner) end() error {

@@ -67,6 +67,8 @@ func TestParseLimit(t *testing.T) {
 		{"10 per 5 minutes", headgate.Limit{Rate: 10, Period: 5 * time.Minute}, "10/5m"},
 		{"10 per minute burst 20", headgate.Limit{Rate: 10, Period: time.Minute, Burst: 20}, "10/m burst 20"},
 		{"10/minute queue 5", headgate.Limit{Rate: 10, Period: time.Minute, Queue: 5}, "10/m queue 5"},
+		{"16 concurrent", headgate.Limit{Rate: 16, Concurrent: true}, ""},
+		{" 1000000000\tConcurrent ", headgate.Limit{Rate: headgate.MaxUnits, Concurrent: true}, "1000000000 concurrent"},
 		{"10 PER MINUTE BURST 20", headgate.Limit{Rate: 10, Period: time.Minute, Burst: 20}, "10/m burst 20"},
 	} {
 		got, err := headgate.ParseLimit(c.text)
@@ -105,6 +107,13 @@ func TestParseLimitErrorPosition(t *testing.T) {
 		{"|1.5/x", "1.5", "without a fraction"},
 		{"10|", "", "a slash and a period"},
 		{"10 |pers", "pers", "a slash and a period"},
+		{"16 |concurrently", "concurrently", "write 16 concurrent"},
+		{"16 |in flight", "in", "write 16 concurrent"},
+		{"16 concurrent|/s", "/s", "has no period and no burst; write 16 concurrent"},
+		{"16 concurrent |per second", "per second", "write 16 concurrent"},
+		{"16 concurrent |burst 5", "burst 5", "write 16 concurrent"},
+		{"16/|concurrent", "concurrent", "has no slash and no period; write a number and concurrent"},
+		{"16 per |concurrent", "concurrent", "has no slash and no period"},
 		{"10 per|", "", "a unit of time"},
 		{"10 per |burst 5", "burst", "a unit of time"},
 		{"10 per |/s", "/s", "a unit of time"},

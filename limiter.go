@@ -24,7 +24,8 @@ type Limiter struct {
 	store     Store
 	bounds    []Bound
 	bound     Bound // the element of bounds if there is exactly one, otherwise nil
-	fastBound Bound // fast path of Allow: bound, or nil if there is an observer
+	fastBound Bound // fast path of Allow: bound, or nil if there is an observer or onlyHolds is set
+	onlyHolds bool  // whether only a hold can take units of a limit
 	observer  Observer
 	queues    waitQueues
 	variants  *variants
@@ -58,11 +59,12 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 			return nil, err
 		}
 		l.bounds = append(l.bounds, b)
+		l.onlyHolds = l.onlyHolds || rule.Algorithm.OnlyHolds()
 	}
 	if len(l.bounds) == 1 {
 		l.bound = l.bounds[0]
 	}
-	if l.observer == nil {
+	if l.observer == nil && !l.onlyHolds {
 		l.fastBound = l.bound
 	}
 	return l, nil
@@ -135,7 +137,10 @@ func (l *Limiter) ResetAt(ctx context.Context, now time.Time, key string) (Decis
 }
 
 func (l *Limiter) apply(ctx context.Context, now Instant, key string, verb Verb, cost int64) (d Decision, err error) {
-	if err = checkRequest(now, cost); err == nil {
+	if err = checkRequest(now, cost); err == nil && (verb == Take || verb == Refund) {
+		err = l.checkNoHold(verb.String())
+	}
+	if err == nil {
 		d, err = l.decide(ctx, now, key, verb, cost)
 	}
 	if l.observer != nil {
@@ -181,6 +186,20 @@ func (l *Limiter) decideEach(
 		decisions[i] = d
 	}
 	return combine(decisions), nil
+}
+
+// OnlyHolds reports whether the policy has a limit such as “16 concurrent”. Then only
+// [Limiter.Hold] and [HoldAll] take units; methods such as Allow, Wait, Reserve, Refund,
+// Debit and TakeUpTo return [ErrHoldRequired]. Peek and Reset work.
+func (l *Limiter) OnlyHolds() bool { return l.onlyHolds }
+
+// checkNoHold returns [ErrHoldRequired] if only a hold can take units. verb is the name
+// of the operation in the error.
+func (l *Limiter) checkNoHold(verb string) error {
+	if !l.onlyHolds {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: policy %q limits concurrent work; call Hold or HoldAll, and Commit or Cancel when the work ends", ErrHoldRequired, verb, clip(l.policy.nameOrLimits()))
 }
 
 func checkRequest(now Instant, cost int64) error {

@@ -44,6 +44,9 @@ func PeekAllAt(ctx context.Context, now time.Time, checks ...Check) (Decision, e
 
 func applyAll(ctx context.Context, now Instant, checks []Check, peek bool) (Decision, error) {
 	ops, err := opsOf(now, checks)
+	if err == nil && !peek {
+		err = checkNoHolds(checks, Take.String())
+	}
 	if err != nil {
 		return Decision{}, err
 	}
@@ -76,6 +79,16 @@ func opsOf(now Instant, checks []Check) ([]Op, error) {
 		}
 	}
 	return ops, nil
+}
+
+// checkNoHolds returns [ErrHoldRequired] if only a hold can take units of a check.
+func checkNoHolds(checks []Check, verb string) error {
+	for i := range checks {
+		if err := checks[i].Limiter.checkNoHold(verb); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // observeAll calls the observer of every limiter with the decision of that limiter's

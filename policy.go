@@ -20,7 +20,8 @@ type Policy struct {
 	// and [Blocked] must be the only limit.
 	Limits []Limit
 	// Algorithm is the algorithm of all limits. The zero value means [TokenBucket], and
-	// [CalendarWindow] for limits with a calendar and no period.
+	// [CalendarWindow] for limits with a calendar and no period, and [Concurrency] for
+	// limits such as “16 concurrent”.
 	Algorithm Algorithm
 	// OnStoreError is the failure mode, which decides requests while the store cannot.
 	// The zero value means [FailClosed]. The other modes require a store in this
@@ -100,6 +101,14 @@ func (p Policy) scope(i int) string {
 		return "limit:" + strconv.Itoa(i) + ":" + p.Limits[i].String()
 	}
 	return "policy:" + strconv.Itoa(i) + ":" + p.Name
+}
+
+// nameOrLimits returns the name of the policy, or the text of its first limit.
+func (p Policy) nameOrLimits() string {
+	if p.Name == "" {
+		return p.Limits[0].String()
+	}
+	return p.Name
 }
 
 // label returns the name that [Decision.DeniedBy] contains if the i-th limit denies.

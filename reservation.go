@@ -50,6 +50,9 @@ func (l *Limiter) reserve(ctx context.Context, now Instant, key string, cost int
 	if err := checkRequest(now, cost); err != nil {
 		return nil, err
 	}
+	if err := l.checkNoHold("reserve"); err != nil {
+		return nil, err
+	}
 	if l.bound == nil {
 		return nil, fmt.Errorf("%w: a policy with several limits cannot reserve; use one limiter for each limit", ErrUnsupported)
 	}

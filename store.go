@@ -46,7 +46,7 @@ type Rule struct {
 	Algorithm Algorithm
 	// OnStoreError is the failure mode of the limit. The zero value means [FailClosed].
 	OnStoreError OnStoreError
-	// Holds are the settings for holds.
+	// Holds are the settings for holds; see [HoldSettings.For].
 	Holds HoldSettings
 }
 
@@ -133,7 +133,8 @@ func (v Verb) String() string {
 // [StoreClock] sets to the current time of the store's clock. The caller must check
 // that the cost is at least 0 and that the instant is valid. Keys are not retained.
 type Bound interface {
-	// Apply executes the operation verb on key. Reset ignores cost.
+	// Apply executes the operation verb on key. Reset ignores cost. If only holds can
+	// take units under the algorithm, Take and Refund return [ErrHoldRequired].
 	Apply(ctx context.Context, now Instant, key string, verb Verb, cost int64) (Decision, error)
 
 	// Reserve spends cost units that are available now or within maxDelay. The

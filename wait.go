@@ -38,6 +38,9 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 	if err := checkRequest(StoreClock, cost); err != nil {
 		return err
 	}
+	if err := l.checkNoHold("wait"); err != nil {
+		return err
+	}
 	if cost > l.maxCost() {
 		return ErrNeverAllowed
 	}

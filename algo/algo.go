@@ -152,12 +152,19 @@ func init() {
 		{Name: headgate.SlidingWindow, New: newSlidingWindow, Lua: slidingWindowLua},
 		{Name: headgate.LeakyBucket, New: newLeakyBucket, Lua: leakyBucketLua()},
 		{Name: headgate.CalendarWindow, New: newCalendarWindow, Lua: windowCountLua + calendarWindowLua},
+		{Name: headgate.Concurrency, New: newConcurrency, Lua: concurrencyLua},
 	}
 }
 
 // All returns every algorithm, in the order used by documents and reports. The caller
 // owns the slice.
 func All() []Algorithm { return slices.Clone(all) }
+
+// Rates returns the algorithms that limit a rate: all except those under which only holds
+// take units. The caller owns the slice.
+func Rates() []Algorithm {
+	return slices.DeleteFunc(All(), func(a Algorithm) bool { return a.Name.OnlyHolds() })
+}
 
 // Named returns the algorithm with the given name or alias. The empty name means the
 // token bucket. For an unknown name, Named returns [headgate.ErrUnknownAlgorithm] with
@@ -247,7 +254,10 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 				NamesWhere(func(other headgate.Algorithm) bool { return other.MaxRate() > name.MaxRate() })),
 		}
 	}
-	if l.Period == 0 && !name.HasCalendar() {
+	if l.Concurrent != name.OnlyHolds() {
+		return notConcurrent(l, name)
+	}
+	if l.Period == 0 && !name.HasCalendar() && !l.Concurrent {
 		_, window, _ := strings.Cut(l.String(), "/")
 		return &headgate.LimitError{
 			Field: "period", Value: window,
@@ -262,6 +272,22 @@ func validate(l headgate.Limit, name headgate.Algorithm) error {
 		return unused("burst", l.Burst, name, func(other headgate.Algorithm) bool { return !other.Windowed() })
 	}
 	return nil
+}
+
+// notConcurrent returns the error for a rate under an algorithm that counts concurrent
+// units, or for a number of concurrent units under another algorithm.
+func notConcurrent(l headgate.Limit, name headgate.Algorithm) error {
+	if !l.Concurrent {
+		return &headgate.LimitError{
+			Field: "limit", Value: l.String(),
+			Bound: fmt.Sprintf("must be a number of concurrent units under %s; write %s", name, headgate.Limit{Rate: l.Rate, Concurrent: true}),
+		}
+	}
+	return &headgate.LimitError{
+		Field: "limit", Value: l.String(),
+		Bound: fmt.Sprintf("must be a rate under %s, such as %d/s; a limit of concurrent units requires %s", name, l.Rate,
+			NamesWhere(headgate.Algorithm.OnlyHolds)),
+	}
 }
 
 // nominal has the period that is nearest to each unit of the calendar.

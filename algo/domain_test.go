@@ -111,6 +111,9 @@ var edgeLimits = []headgate.Limit{
 // limit returns a limit that the algorithm accepts. If the burst would take longer than
 // 100 years to fill, it often returns the largest burst that does not.
 func (d generator) limit(a algo.Algorithm) headgate.Limit {
+	if a.Name.OnlyHolds() {
+		return headgate.Limit{Rate: d.units(), Concurrent: true}
+	}
 	for {
 		l := headgate.Limit{Rate: d.units(), Period: d.period()}
 		switch {

@@ -21,7 +21,7 @@ func FuzzStep(f *testing.F) {
 		}
 		return text
 	}
-	for i := range algo.All() {
+	for i := range algo.Rates() {
 		f.Add(uint8(i), int64(10), int64(1_000_000), int64(0), year2026, life([3]uint64{0, 0, 10}, [3]uint64{0, 0, 1}, [3]uint64{8, 0, 1}))
 		f.Add(uint8(i), int64(999_999_937), int64(31_622_399_999_981), int64(1_000_000_000), maxInstant,
 			life([3]uint64{0, 0, 1e9}, [3]uint64{3, 1e15, 7}, [3]uint64{20, 5, 3}, [3]uint64{4, 0, 0}, [3]uint64{2, 9, maxExact}))
@@ -29,7 +29,7 @@ func FuzzStep(f *testing.F) {
 	}
 	twins := map[headgate.Algorithm]*luaStepper{}
 	f.Fuzz(func(t *testing.T, which uint8, rate, period, burst, now int64, moves []byte) {
-		a := algo.All()[int(which)%len(algo.All())]
+		a := algo.Rates()[int(which)%len(algo.Rates())]
 		l := headgate.Limit{Rate: rate, Period: time.Duration(period%(1<<50)) * time.Microsecond, Burst: burst}
 		if !accepts(a, l) || now < 0 || now > maxInstant || len(moves) > 17*64 {
 			return

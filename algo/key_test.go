@@ -93,10 +93,15 @@ func (k *key) String() string {
 	return fmt.Sprintf("%s %v %s", k.algorithm.Name, k.limit, k.storedState())
 }
 
-// forEachAlgorithm runs a test for every algorithm.
+// forEachAlgorithm runs a test for every algorithm that limits a rate.
 func forEachAlgorithm(t *testing.T, test func(t *testing.T, a algo.Algorithm)) {
 	t.Helper()
-	for _, a := range algo.All() {
+	forEachOf(t, algo.Rates(), test)
+}
+
+func forEachOf(t *testing.T, algorithms []algo.Algorithm, test func(t *testing.T, a algo.Algorithm)) {
+	t.Helper()
+	for _, a := range algorithms {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
 			test(t, a)

@@ -1,9 +1,11 @@
 package algo
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // Hold is an open hold on a key: a charge that can be corrected later, as if another
@@ -118,10 +120,11 @@ func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 }
 
 // Release changes the account as Expire does with release, but leaves the ledger
-// unchanged: for a peek, with a copy of the account.
-func (l *Ledger) Release(a Account, t int64) {
-	copied := Ledger{Holds: slices.Clone(l.Holds), next: l.next}
+// unchanged: for a peek, with a copy of the account. It returns the ledger after Expire.
+func (l *Ledger) Release(a Account, t int64) *Ledger {
+	copied := &Ledger{Holds: slices.Clone(l.Holds), next: l.next}
 	copied.Expire(a, t, true, func(Hold) {})
+	return copied
 }
 
 // firstExpired returns the index of the hold with the earliest deadline, if that is not
@@ -193,10 +196,13 @@ func (l *Ledger) Extend(i int, deadline int64) {
 
 // End ends hold i at t with the actual number of units. If actual is lower than the units
 // of the hold, the difference is corrected. If it is higher, the excess is charged; if
-// clip is true, at most what remains.
+// clip is true, at most what remains. Slots become available whatever actual is.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	l.adopt(a, t)
 	held := l.Holds[i].Units
+	if isSlots(a) {
+		actual = 0
+	}
 	if actual <= held {
 		l.correct(a, i, t, held-actual)
 		l.remove(i)
@@ -210,6 +216,59 @@ func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 		a.Charge(t, excess)
 	}
 	l.Observe(a, t)
+}
+
+// isSlots reports whether the units of the account are slots.
+func isSlots(a Account) bool {
+	s, ok := a.(*StateAccount)
+	if ok {
+		_, ok = s.Step.(SlotStepper)
+	}
+	return ok
+}
+
+// Answer returns the decision on a request for asked units at t, as [Stepper.Answer]
+// does. If the units are slots, the waits depend on the deadlines of the open holds:
+// ResetAfter lasts until the last of them. If the request was denied, RetryAfter lasts
+// until enough holds have expired, if none of them is extended or ends earlier. No hold
+// may have expired at t. For slots, Answer sorts the holds if the request was denied,
+// and otherwise looks at each of them. l may be nil.
+func (l *Ledger) Answer(step Stepper, s State, t, asked, spent int64, allowed bool) headgate.Decision {
+	d := step.Answer(s, t, asked, spent, allowed)
+	slots, ok := step.(SlotStepper)
+	if !ok || l == nil {
+		return d
+	}
+	if last := l.lastRelease(); last > t {
+		d.ResetAfter = micros.Duration(last - t)
+	}
+	if missing := asked - (slots.Slots() - s.B); !allowed && !d.Never {
+		d.RetryAfter = micros.Duration(l.releasedBy(missing) - t)
+	}
+	return d
+}
+
+// lastRelease returns the last deadline of a hold with units, or 0.
+func (l *Ledger) lastRelease() (last int64) {
+	for i := range l.Holds {
+		if h := &l.Holds[i]; h.Units > 0 {
+			last = max(last, h.Deadline)
+		}
+	}
+	return last
+}
+
+// releasedBy returns the first instant at which the holds that have expired have n units.
+func (l *Ledger) releasedBy(n int64) (at int64) {
+	sorted := slices.Clone(l.Holds)
+	slices.SortFunc(sorted, func(a, b Hold) int { return cmp.Compare(a.Deadline, b.Deadline) })
+	for i := range sorted {
+		if n <= 0 {
+			break
+		}
+		n, at = n-sorted[i].Units, sorted[i].Deadline
+	}
+	return at
 }
 
 // correct changes the state as if n units fewer had been charged when hold i was opened,

@@ -11,7 +11,7 @@ end
 -- account returns the account of a key with the state s, under a limit w of the algorithm
 -- x.
 function ledger.account(x, w, s)
-  local a, h = {s = s}, x.holds()
+  local a, h = {s = s, x = x, w = w, slots = x.slots}, x.holds()
   a.d = h.denominator(w)
   function a.adopt(t)
     local converted
@@ -163,6 +163,9 @@ end
 function ledger.finish(list, a, t, i, actual, clip)
   adopt(list, a, t)
   local held = list[i].units
+  if a.slots then
+    actual = 0
+  end
   if actual <= held then
     correct(list, a, i, t, held - actual)
     remove(list, i)
@@ -176,6 +179,48 @@ function ledger.finish(list, a, t, i, actual, clip)
     a.charge(t, actual - held)
   end
   observe(list, a, t)
+end
+
+-- last_release returns the last deadline of a hold with units, or 0.
+local function last_release(list)
+  local last = 0
+  for i = 1, #list do
+    if list[i].units > 0 then
+      last = max(last, list[i].deadline)
+    end
+  end
+  return last
+end
+
+-- released_by returns the first instant at which the holds that have expired have n
+-- units.
+local function released_by(list, n)
+  local sorted, at = {}, 0
+  for i = 1, #list do
+    sorted[i] = list[i]
+  end
+  table.sort(sorted, function(one, other) return one.deadline < other.deadline end)
+  for i = 1, #sorted do
+    if n <= 0 then
+      break
+    end
+    n, at = n - sorted[i].units, sorted[i].deadline
+  end
+  return at
+end
+
+-- answer returns the decision on a request for asked units, of which none are spent after
+-- it. The waits of slots depend on the deadlines; see ledger.go.
+function ledger.answer(list, a, t, asked, allowed)
+  local d = a.x.answer(a.w, a.s, t, asked, 0, allowed)
+  if not a.slots then
+    return d
+  end
+  d.reset_after = max(0, last_release(list) - t)
+  if not allowed and not d.never then
+    d.retry_after = released_by(list, asked - (a.w.limit - a.s.b)) - t
+  end
+  return d
 end
 
 return ledger

@@ -17,7 +17,7 @@ func TestHoldsEqualModel(t *testing.T) {
 	if raceDetector || testing.Short() {
 		traces = 1_000
 	}
-	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
+	forEachOf(t, algo.All(), func(t *testing.T, a algo.Algorithm) {
 		if !a.Name.CanHold() {
 			t.Skipf("%s has no holds", a.Name)
 		}
@@ -33,7 +33,7 @@ func runHoldTrace(t *testing.T, a algo.Algorithm, d generator) {
 	t.Helper()
 	l := holdLimit(d, a)
 	k, m := newHoldKey(a, l), model.NewHolds(a.Name)
-	k.release, m.Release = d.oneIn(2), false
+	k.release = a.Name.OnlyHolds() || d.oneIn(2)
 	m.Release = k.release
 	m.Clip = d.oneIn(3)
 	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
@@ -60,12 +60,16 @@ type holdTrace struct {
 func (r *holdTrace) next(i int, known []string) holdStep {
 	r.now = max(r.now, r.after(r.now, r.limit, r.last))
 	s := holdStep{
-		t: r.now, verb: pickHoldVerb(r.generator), n: min(r.cost(r.last.Limit, r.last.Remaining), 2*r.limit.Capacity()), id: fmt.Sprint(i),
+		t: r.now, verb: r.pickVerb(), n: min(r.cost(r.last.Limit, r.last.Remaining), 2*r.limit.Capacity()), id: fmt.Sprint(i),
 	}
 	if len(known) > 0 && (s.verb == "commit" || s.verb == "extend") {
 		s.id = known[r.IntN(len(known))]
 	}
-	s.deadline = r.now + r.scaled(1, 1+4*max(1, r.last.ResetAfter.Microseconds()))
+	longest := 1 + 4*max(1, r.last.ResetAfter.Microseconds())
+	if r.limit.Concurrent {
+		longest = headgate.MaxHoldTTL.Microseconds()
+	}
+	s.deadline = r.now + r.scaled(1, longest)
 	r.text += fmt.Sprintf("\n%+v", s)
 	return s
 }
@@ -75,7 +79,9 @@ func (r *holdTrace) next(i int, known []string) holdStep {
 func holdLimit(d generator, a algo.Algorithm) headgate.Limit {
 	for {
 		l := d.limit(a)
-		if d.oneIn(2) {
+		if l.Concurrent && d.oneIn(2) {
+			l.Rate = 1 + d.upTo(11)
+		} else if d.oneIn(2) && !l.Concurrent {
 			l.Rate, l.Period, l.Burst = 1+d.upTo(11), 7*headgate.MinPeriod, l.Burst%20
 		}
 		fill := l.Capacity() / l.Rate * l.Period.Microseconds()
@@ -85,8 +91,11 @@ func holdLimit(d generator, a algo.Algorithm) headgate.Limit {
 	}
 }
 
-func pickHoldVerb(d generator) string {
-	return pick(d, "take", "take", "hold", "hold", "hold", "commit", "commit", "commit", "extend", "debit", "up_to", "refund", "peek")
+func (r *holdTrace) pickVerb() string {
+	if r.limit.Concurrent {
+		return pick(r.generator, "hold", "hold", "hold", "commit", "extend", "peek")
+	}
+	return pick(r.generator, "take", "take", "hold", "hold", "hold", "commit", "commit", "commit", "extend", "debit", "up_to", "refund", "peek")
 }
 
 // holdStep is one operation of a trace.
@@ -179,18 +188,25 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 		k.ledger.Observe(account, s.t)
 	}
 	k.save(account)
-	var r result
-	k.do(&step{verb: peek, t: s.t, n: asked}, &r)
-	out.decision, out.open = r.decision, len(k.ledger.Holds)
-	if allowed && asked > 0 { // the peek above asked for the units again
-		k.do(&step{verb: peek, t: s.t}, &r)
-		out.decision = r.decision
+	if allowed { // otherwise the decision is that of a peek with the same units
+		asked = 0
 	}
 	if s.verb == "peek" {
-		k.do(&step{verb: peek, t: s.t, n: s.n}, &r)
-		out.decision = r.decision
+		asked = s.n
 	}
+	out.decision, out.open = k.peek(s.t, asked), len(k.ledger.Holds)
 	return out
+}
+
+// peek returns the decision of a peek with n units.
+func (k *holdKey) peek(t, n int64) headgate.Decision {
+	if k.log != nil {
+		var r result
+		k.do(&step{verb: peek, t: t, n: n}, &r)
+		return r.decision
+	}
+	_, ok := k.step.Take(k.state, t, n)
+	return k.ledger.Answer(k.step, k.state, t, n, 0, ok)
 }
 
 func holdID(text string) (id headgate.HoldID) {

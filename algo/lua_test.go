@@ -88,7 +88,7 @@ func TestLuaTextsCombineInOneScript(t *testing.T) {
 // by a checked one: operands must be whole, and results must equal those of unlimited
 // whole numbers. Only the product that is compared with EXACT may be too large.
 func TestLuaNumbersStayBelow2To53(t *testing.T) {
-	for i, a := range algo.All() {
+	for i, a := range algo.Rates() {
 		t.Run(string(a.Name), func(t *testing.T) {
 			t.Parallel()
 			checked, err := newLuaStepper(a, func(vm *lua.LState) (*lua.LFunction, error) {

@@ -7,10 +7,12 @@ import (
 )
 
 // Target is the state of one key while several debits are decided. Log is set for a
-// sliding log; all other algorithms use State.
+// sliding log; all other algorithms use State. Holds are the open holds of the key, and
+// may be nil if its units are not slots.
 type Target struct {
 	State State
 	Log   *Log
+	Holds *Ledger
 	total int64 // units of all debits with this target
 }
 
@@ -50,7 +52,7 @@ func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 		if c.Step != nil {
 			r := Request{Verb: Peek, T: t, N: asked}
 			out := Apply(c.Step, c.Target.State, &r)
-			decisions[i] = AnswerTo(c.Step, &r, &out)
+			decisions[i] = c.Target.Holds.Answer(c.Step, out.Next, t, out.Asked, out.Spent, out.Allowed)
 		} else {
 			decisions[i] = c.Log.Answer(c.Target.Log, t, asked, c.Log.Fits(c.Target.Log, t, asked))
 		}

@@ -23,7 +23,7 @@ func TestGoMatchesLua(t *testing.T) {
 	if raceDetector || testing.Short() {
 		steps = min(steps, 60_000) // one goroutine, pure functions: no data races to detect
 	}
-	all := algo.All()
+	all := algo.Rates()
 	each := (steps + len(all) - 1) / len(all)
 	t.Logf("seed %d, %d steps each; other runs: go test ./algo -run %s -seed N -steps N", *seedFlag, each, t.Name())
 	for i, a := range all {

@@ -19,7 +19,7 @@ const second = 1_000_000
 
 func TestTTLIsNeverZero(t *testing.T) { // T5
 	for _, period := range []string{"1ms", "999ms", "1s", "1001ms"} {
-		for _, a := range algo.All() {
+		for _, a := range algo.Rates() {
 			k := keyOf(t, a.Name, "5/"+period)
 			for _, now := range []int64{year2026, year2026 + 1, year2026 + 998_999, year2026 + 999_999} {
 				k.take(now, 1)
@@ -199,7 +199,7 @@ func buildError(a algo.Algorithm, l headgate.Limit) (err error) {
 
 func TestQueueRequiresQueueingAlgorithm(t *testing.T) {
 	l := headgate.Limit{Rate: 1, Period: time.Second, Queue: 3}
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if err := buildError(a, l); (err == nil) != a.Name.Queues() {
 			t.Errorf("%s with a queue: got error %v", a.Name, err)
 		}

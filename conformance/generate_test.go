@@ -47,7 +47,7 @@ func TestGeneratedFilesMatchModel(t *testing.T) {
 }
 
 // shipped returns the algorithms that have files.
-func shipped() []algo.Algorithm { return slices.DeleteFunc(algo.All(), isMadeUp) }
+func shipped() []algo.Algorithm { return slices.DeleteFunc(algo.Rates(), isMadeUp) }
 
 // withPeriods returns the algorithms of the files in which limits are combined or
 // changed. An algorithm with a calendar has only a file of its own.
@@ -58,7 +58,7 @@ func withPeriods() []algo.Algorithm {
 // madeUp returns the algorithms that scripts/test-made-up-algorithm adds. Every test
 // plays their vectors, but no file stores them.
 func madeUp() (algorithms []algo.Algorithm) {
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if isMadeUp(a) {
 			algorithms = append(algorithms, a)
 		}

@@ -80,7 +80,7 @@ func (s *outageTest) cancel(b headgate.Bound, cost int64, token headgate.Reserva
 
 func TestCancelUsesStoreOfReservation(t *testing.T) {
 	t.Parallel()
-	for _, known := range algo.All() {
+	for _, known := range algo.Rates() {
 		a := known.Name
 		if !a.CanReserve() {
 			continue

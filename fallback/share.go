@@ -21,8 +21,8 @@ func share(a headgate.Algorithm, l headgate.Limit, n int64) headgate.Limit {
 	if n == 1 {
 		return l
 	}
-	if l.Calendar.Unit != 0 {
-		l.Rate = max(1, l.Rate/n) // a window of the calendar cannot be longer
+	if l.Calendar.Unit != 0 || l.Concurrent {
+		l.Rate = max(1, l.Rate/n) // without a period, or with one that cannot be longer
 		return l
 	}
 	capacity := max(1, l.Capacity()/n)

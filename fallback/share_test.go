@@ -14,7 +14,7 @@ import (
 
 var algorithms = func() []headgate.Algorithm {
 	names := []headgate.Algorithm{"", headgate.GCRA}
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		names = append(names, a.Name)
 	}
 	return names

@@ -30,7 +30,7 @@ func caseCount(n int) int {
 
 var algorithms = func() []headgate.Algorithm {
 	names := []headgate.Algorithm{headgate.GCRA, ""}
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		names = append(names, a.Name)
 	}
 	return names

@@ -22,6 +22,7 @@ type bound struct {
 
 	holds     headgate.HoldSettings
 	canHold   bool           // whether the algorithm supports holds
+	onlyHolds bool           // whether only holds take units
 	corrector algo.Corrector // step; nil for a log
 }
 
@@ -29,6 +30,9 @@ type bound struct {
 func (b *bound) Apply(ctx context.Context, now headgate.Instant, key string, v headgate.Verb, cost int64) (headgate.Decision, error) {
 	if v > headgate.Reset {
 		return headgate.Decision{}, errVerb(v)
+	}
+	if b.onlyHolds && (v == headgate.Take || v == headgate.Refund) {
+		return headgate.Decision{}, errHoldRequired(v.String())
 	}
 	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Verb(v), N: cost})
 	return q.decision, err

@@ -173,7 +173,7 @@ func testDecisions(ctx context.Context, servers []string) []Finding {
 		return []Finding{finding("decisions", err)}
 	}
 	var took []time.Duration
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		b, err := s.Bind(headgate.Rule{Scope: "check", Name: "check", Limit: headgate.Limit{Rate: 10, Period: time.Minute}, Algorithm: a.Name})
 		if err != nil {
 			return []Finding{finding("decisions", errors.Join(err, s.Close()))}
@@ -190,6 +190,6 @@ func testDecisions(ctx context.Context, servers []string) []Finding {
 		return []Finding{finding("decisions", err)}
 	}
 	latency, _ := diagnosis.OfLatency(took)
-	says := fmt.Sprintf("tested %d algorithms and removed the test keys", len(algo.All()))
+	says := fmt.Sprintf("tested %d algorithms and removed the test keys", len(algo.Rates()))
 	return []Finding{{Check: "decisions", Level: Fine, Says: says}, latency}
 }

@@ -117,6 +117,11 @@ func errVerb(v headgate.Verb) error {
 	return fmt.Errorf("memcachedstore: apply: %w: verb is %d; must be take, peek, refund or reset", headgate.ErrUnsupported, v)
 }
 
+// errHoldRequired is the error of a verb that would take units that only holds take.
+func errHoldRequired(verb string) error {
+	return fmt.Errorf("memcachedstore: %s: %w; use ApplyHolds", verb, headgate.ErrHoldRequired)
+}
+
 func errCannotReserve(verb string) error {
 	return fmt.Errorf("memcachedstore: %s: %w: reservations require %s",
 		verb, headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanReserve))

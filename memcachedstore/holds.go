@@ -70,6 +70,9 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 		if err != nil {
 			return nil, nil, err
 		}
+		if b.onlyHolds && verb > headgate.ExtendHold {
+			return nil, nil, errHoldRequired("apply")
+		}
 		if !b.canApply(verb) {
 			return nil, nil, errCannotHold()
 		}
@@ -216,7 +219,7 @@ func (x *holdChange) decide() bool {
 	for i := range x.ops {
 		op := &x.ops[i]
 		c := x.cells[op.cell]
-		targets[op.cell].State, targets[op.cell].Log = c.state, c.log
+		targets[op.cell].State, targets[op.cell].Log, targets[op.cell].Holds = c.state, c.log, &c.ledger
 		debits[i] = algo.Debit{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.units}
 	}
 	decisions := make([]headgate.Decision, len(x.ops))
@@ -306,5 +309,5 @@ func (x *holdChange) peekAfter(i int) headgate.Decision {
 	if op.bound.log != nil {
 		return op.bound.log.Answer(x.cells[op.cell].log, x.at, 0, true)
 	}
-	return op.bound.step.Answer(x.accounts[op.cell].(*algo.StateAccount).State, x.at, 0, 0, true)
+	return x.cells[op.cell].ledger.Answer(op.bound.step, x.accounts[op.cell].(*algo.StateAccount).State, x.at, 0, 0, true)
 }

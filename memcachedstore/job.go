@@ -98,7 +98,11 @@ func (q *singleKey) apply(c *cell, t int64) {
 	if r.Verb != algo.Peek {
 		c.set(q.bound, t, out.Next)
 	}
-	q.decision = q.bound.withDeniedBy(algo.AnswerTo(step, r, &out))
+	d := algo.AnswerTo(step, r, &out)
+	if q.bound.onlyHolds { // the waits depend on deadlines
+		d = c.ledger.Answer(step, out.Next, t, out.Asked, out.Spent, out.Allowed)
+	}
+	q.decision = q.bound.withDeniedBy(d)
 	q.token = headgate.ReservationToken{out.Next.A, out.Next.B, out.Next.C}
 }
 

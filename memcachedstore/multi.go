@@ -22,6 +22,9 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 		if err != nil {
 			return err
 		}
+		if b.onlyHolds && !peek {
+			return errHoldRequired("take")
+		}
 		q.ops[i], digests[i] = multiOp{bound: b, n: op.Cost}, b.scope.digest(op.Key)
 	}
 	keys, cells := sortedKeys(digests)
@@ -80,7 +83,7 @@ func (q *multiKey) apply(cells []*cell, t int64, peek bool) {
 		} else {
 			c.expire(op.bound, t)
 		}
-		targets[op.cell].State, targets[op.cell].Log = c.state, c.log
+		targets[op.cell].State, targets[op.cell].Log, targets[op.cell].Holds = c.state, c.log, &c.ledger
 		debits[i] = algo.Debit{Step: op.bound.step, Log: op.bound.log, Target: &targets[op.cell], N: op.n}
 	}
 	all := algo.DebitAll(debits, t, peek, q.decisions)

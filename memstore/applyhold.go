@@ -55,7 +55,7 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (
 		return result, false
 	}
 	k.ledger.Open(&k.account, t, op.ID, b.holds.Amount(op.Cost, b.limit), deadline)
-	result.Decision = b.step.Answer(k.account.State, t, 0, 0, true)
+	result.Decision = k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
 	return result, true
 }
 
@@ -125,7 +125,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp) (result h
 	k.account.Step, k.rule = b.corrector, b
 	sh.end(b.store, k, d, i, op.Private)
 	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
-	result.Decision = b.step.Answer(k.account.State, t, 0, 0, true)
+	result.Decision = k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
 	b.store.moveToSlot(sh, d, k)
 	return result, true
 }

@@ -52,6 +52,9 @@ func (x *holdTransaction) bind() error {
 	}
 	for i := range x.debits {
 		c := &x.debits[i]
+		if c.rule != nil && c.rule.onlyHolds && x.verb > headgate.ExtendHold {
+			return errHoldRequired("apply")
+		}
 		if !c.canHold(x.verb) {
 			return fmt.Errorf("memstore: %w: a hold requires %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
 		}
@@ -230,7 +233,7 @@ func errNoRoomForHold() error {
 	return fmt.Errorf("memstore: %w: no room for another hold; raise max_entries or max_bytes", headgate.ErrStoreFull)
 }
 
-// changeHolds commits or extends the hold of every target.
+// changeHolds commits or extends the hold of every op. A key may have several of them.
 func (x *holdTransaction) changeHolds() {
 	x.eachTarget(func(i int, t *target, n int64) { x.results[i] = x.changeHold(i, t, n) })
 	for i := range x.results {
@@ -300,7 +303,7 @@ func (x *holdTransaction) answer(replayed bool) {
 func (x *holdTransaction) peekAfter(i int) headgate.Decision {
 	c := &x.debits[i]
 	if c.rule != nil {
-		return c.rule.step.Answer(c.target.account.(*algo.StateAccount).State, x.t, 0, 0, true)
+		return c.target.ledger().Answer(c.rule.step, c.target.account.(*algo.StateAccount).State, x.t, 0, 0, true)
 	}
 	return c.logRule.step.Answer(c.target.log, x.t, 0, true)
 }

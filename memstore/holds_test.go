@@ -15,7 +15,7 @@ import (
 func TestSnapshotOfHolds(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if !a.Name.CanHold() {
 			continue
 		}

@@ -180,7 +180,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		secret:   scope,
 		overflow: scope.derive("spare"),
 		deniedBy: []string{rule.Name},
-		holds:    rule.Holds,
+		holds:    rule.Holds.For(a.Name),
 	}
 	if a.NewLog != nil {
 		step, err := a.NewLog(rule.Limit)
@@ -197,7 +197,10 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	phased, _ := step.(algo.Rephaser)
 	corrector, _ := step.(algo.Corrector)
 	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
-	return &slotBound{ruleState: common, step: step, reserver: booker, rephaser: phased, corrector: corrector, canHold: a.Name.CanHold(), limit: limit}, nil
+	return &slotBound{
+		ruleState: common, step: step, reserver: booker, rephaser: phased, corrector: corrector,
+		canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds(), limit: limit,
+	}, nil
 }
 
 // ruleState is the part of a bound rule that all algorithms share.

@@ -23,6 +23,7 @@ type slotBound struct {
 	rephaser  algo.Rephaser  // nil if keys can share a state of this algorithm without adjustments
 	corrector algo.Corrector // nil if charges of the algorithm cannot be corrected
 	canHold   bool           // whether the algorithm supports holds
+	onlyHolds bool           // whether only holds take units; see onlyholds.go
 	limit     int64
 }
 
@@ -32,6 +33,9 @@ func (b *slotBound) Apply(_ context.Context, now headgate.Instant, key string, v
 		return headgate.Decision{}, headgate.ErrClosed
 	}
 	t, d := b.store.instant(now), b.secret.sum(key)
+	if b.onlyHolds {
+		return b.applyOnlyHolds(d, t, v, cost)
+	}
 	if v == headgate.Take {
 		if next, ok, done := b.takeFast(d, t, cost); done {
 			return b.answerTake(next, t, cost, ok), nil

@@ -118,7 +118,8 @@ type target struct {
 	logShard *logShard
 	log      *algo.Log // log that determines the decisions
 
-	held    *heldKey // open holds of the key; nil if it has none
+	held    *heldKey     // open holds of the key; nil if it has none
+	peeked  *algo.Ledger // copy of the open holds in a peek for which some have expired; otherwise nil
 	holds   *holdShard
 	account algo.Account // set by expireHolds
 }
@@ -139,6 +140,9 @@ func (x *transaction) bindOps(n int, at func(i int) headgate.Op) error {
 		}
 		if owner != x.store {
 			return fmt.Errorf("memstore: %w: op %d was bound by another store", headgate.ErrInvalidPolicy, i+1)
+		}
+		if c.rule != nil && c.rule.onlyHolds && !x.peek && !x.holdCall {
+			return errHoldRequired("take")
 		}
 		c.target = x.targetOf(d, c.rule)
 		x.debits[i] = c
@@ -240,7 +244,7 @@ func (x *transaction) decide(decisions []headgate.Decision) bool {
 	for i := range x.debits {
 		c := &x.debits[i]
 		if seen[c.target] == nil {
-			seen[c.target] = &algo.Target{State: c.target.state, Log: c.target.log}
+			seen[c.target] = &algo.Target{State: c.target.state, Log: c.target.log, Holds: c.target.ledger()}
 		}
 		charges[i] = algo.Debit{Target: seen[c.target], N: c.n}
 		if c.rule != nil {

@@ -45,7 +45,18 @@ func (x *transaction) expireCopy(c *debit) {
 		t.log = t.log.Clone()
 		t.account = &algo.LogAccount{Step: c.logRule.step, Log: t.log}
 	}
-	t.held.ledger.Release(t.account, x.t)
+	t.peeked = t.held.ledger.Release(t.account, x.t)
+}
+
+// ledger returns the open holds of the target, or nil.
+func (t *target) ledger() *algo.Ledger {
+	switch {
+	case t.peeked != nil:
+		return t.peeked
+	case t.held != nil:
+		return &t.held.ledger
+	}
+	return nil
 }
 
 // observe updates the open holds of the target after its state has become next.

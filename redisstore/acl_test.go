@@ -29,7 +29,7 @@ const ephemeralACL = "+scan"
 
 // exerciseAlgorithms uses every algorithm and every verb, and returns the first error.
 func exerciseAlgorithms(ctx context.Context, s *redisstore.Store, instant headgate.Instant) error {
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		limit := headgate.Limit{Rate: 1000, Period: time.Hour}
 		b, err := s.Bind(headgate.Rule{Scope: "use", Name: "use", Limit: limit, Algorithm: a.Name})
 		if err != nil {

@@ -38,8 +38,8 @@ const contractHeader = `-- Headgate check script, version 1. docs/reference/lua-
 
 // contractText returns the text of the published script.
 func contractText() string {
-	names := make([]string, 0, len(algo.All()))
-	for _, a := range algo.All() {
+	names := make([]string, 0, len(algo.Rates()))
+	for _, a := range algo.Rates() {
 		if !a.Name.HasCalendar() { // its windows are not parameters of the script
 			names = append(names, fmt.Sprintf("%q", a.Name))
 		}
@@ -53,7 +53,7 @@ func contractText() string {
 // algorithms of contractCases: a further one needs its parameters in check.lua. The
 // algorithms that scripts/test-made-up-algorithm adds are not published.
 func TestContractScriptIsCurrent(t *testing.T) {
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if strings.HasPrefix(string(a.Name), "made_up_") {
 			return
 		}

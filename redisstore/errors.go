@@ -68,6 +68,11 @@ func errUnsupported(action, accepted string) error {
 	return fmt.Errorf("redisstore: %s: %w: %s", action, headgate.ErrUnsupported, accepted)
 }
 
+// errHoldRequired is the error of a verb that would take units that only holds take.
+func errHoldRequired(verb string) error {
+	return fmt.Errorf("redisstore: %s: %w; use ApplyHolds", verb, headgate.ErrHoldRequired)
+}
+
 // retryReason is the reason why a call may be sent again.
 type retryReason uint8
 

@@ -92,7 +92,7 @@ func (o *op) readHold(r *reader, t int64) algo.State {
 		r.invalid = true
 	}
 	o.hold.status = status
-	if o.rule.log != nil {
+	if o.rule.log != nil || o.rule.onlyHolds {
 		o.readAnswer(r)
 		return algo.State{}
 	}
@@ -139,6 +139,9 @@ func (h *holdOp) err() error {
 func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, in *headgate.HoldOp) (*op, error) {
 	if verb <= headgate.ExtendHold && !r.canHold {
 		return nil, errUnsupported("hold", "holds require "+algo.NamesWhere(headgate.Algorithm.CanHold))
+	}
+	if r.onlyHolds && verb > headgate.ExtendHold {
+		return nil, errHoldRequired("apply")
 	}
 	cost := in.Cost
 	if verb == headgate.OpenHold {
@@ -341,7 +344,7 @@ func (x *holdTransaction) cancel(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer stop()
 	var undos []*group
-	var undone [][2]*op // operations on logs, and their undos
+	var undone [][2]*op // operations whose decisions the script makes, and their undos
 	for _, g := range x.groups {
 		if !g.taken {
 			continue
@@ -352,7 +355,7 @@ func (x *holdTransaction) cancel(ctx context.Context) {
 				undo := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, undone: true}}
 				undo.request = algo.Request{Verb: verbCommit, T: o.request.T}
 				back.add(undo)
-				if k.log {
+				if k.answered {
 					undone = append(undone, [2]*op{o, undo})
 					continue
 				}

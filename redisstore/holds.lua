@@ -88,12 +88,14 @@ local function begin(k, rule, s)
 end
 
 -- reply_with appends the result of a request for n units to the reply: the state after
--- it, or the decision about a log.
-local function reply_with(a, status, granted, n)
+-- it, or the decision about a log or slots.
+local function reply_with(e, a, status, granted, n)
   answers[#answers + 1] = pack('<Bd', status, granted)
+  local denied = status == DENIED
   if a.log then
-    local denied = status == DENIED
     answer(a.log, log_store.answer(a.log, a.rule, denied and n or 0, not denied))
+  elseif a.slots then
+    answer(e, ledger.answer(e.list, a, t, denied and n or 0, not denied))
   else
     answers[#answers + 1] = pack(VALUE, FORMAT, a.s.a, a.s.b, a.s.c, 0)
   end
@@ -131,7 +133,7 @@ local function run_open(e, a, n, pos)
       a.s, status = s, DENIED
     end
   end
-  reply_with(a, status or OK, 0, n)
+  reply_with(e, a, status or OK, 0, n)
   return after
 end
 
@@ -155,7 +157,7 @@ local function run_commit(e, a, n, pos)
   else
     status = UNKNOWN
   end
-  reply_with(a, status, 0, n)
+  reply_with(e, a, status, 0, n)
   return after
 end
 
@@ -166,7 +168,7 @@ local function run_extend(e, a, pos)
     e.list[i].deadline = t + ttl
     e.next, e.changed = min(e.next, t + ttl), true
   end
-  reply_with(a, i and OK or UNKNOWN, 0, 0)
+  reply_with(e, a, i and OK or UNKNOWN, 0, 0)
   return after
 end
 
@@ -176,7 +178,7 @@ local function run_adjust(e, a, verb, n)
     n = min(n, a.remaining(t))
   end
   ledger.change(e.list, a, t, verb == DEBIT and a.charge or a.take, n)
-  reply_with(a, OK, n, n)
+  reply_with(e, a, OK, n, n)
 end
 
 -- skip_log returns the position after a run on a log that another program wrote. The verb
@@ -197,13 +199,16 @@ function holds.run(k, rule, s, verb, count, n, pos)
     return nil, skip_log(verb, pos)
   end
   local e, a = begin(k, rule, s)
-  e.write = e.write or verb ~= PEEK
+  e.write = e.write or verb ~= PEEK and verb ~= PEEK_SLOTS
   if verb == OPEN then
     pos = run_open(e, a, n, pos)
   elseif verb == COMMIT then
     pos = run_commit(e, a, n, pos)
   elseif verb == EXTEND then
     pos = run_extend(e, a, pos)
+  elseif verb == PEEK_SLOTS then
+    local _, fits = a.x.take(a.w, a.s, t, n)
+    reply_with(e, a, fits and OK or DENIED, 0, n)
   elseif verb >= DEBIT then
     run_adjust(e, a, verb, n)
   elseif verb == RESET then
@@ -234,6 +239,13 @@ function holds.take(k, rule, s, n)
   local a = ledger.account(rule.x, rule.w, s)
   ledger.change(e.list, a, t, a.take, n)
   return a.s
+end
+
+-- answer appends the decision about the debit c of slots to the reply.
+function holds.answer(c)
+  local e = held[c.k] and entry_of(c.k) or {list = {}}
+  local a = ledger.account(c.rule.x, c.rule.w, states[c.k])
+  answer(e, ledger.answer(e.list, a, t, c.asked, c.fits))
 end
 
 -- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
@@ -270,7 +282,7 @@ function holds.open_all()
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
-    reply_with(c.a, c.status or OK, 0, c.n)
+    reply_with(c.e, c.a, c.status or OK, 0, c.n)
   end
 end
 
@@ -297,7 +309,7 @@ function holds.take_up_to_all()
     c.a.s = states[c.k]
     ledger.change(c.e.list, c.a, t, c.a.take, granted)
     states[c.k] = c.a.s
-    reply_with(c.a, OK, granted, granted)
+    reply_with(c.e, c.a, OK, granted, granted)
   end
 end
 

@@ -37,6 +37,7 @@ var algorithmCodes = map[headgate.Algorithm]string{
 	headgate.SlidingWindow:       "sw",
 	headgate.LeakyBucket:         "lb",
 	headgate.CalendarWindow:      "cw",
+	headgate.Concurrency:         "cc",
 }
 
 func newKeyNames(o *Options, algorithm headgate.Algorithm, scope string) keyNames {

@@ -88,6 +88,9 @@ func (x *transaction) read(now headgate.Instant, ops []headgate.Op) error {
 		if err != nil {
 			return err
 		}
+		if r.onlyHolds && x.mode != peekAll {
+			return errHoldRequired("take")
+		}
 		o := r.newOp(now, op.Key, algo.Take, op.Cost)
 		x.ops = append(x.ops, o)
 		if guide != nil {

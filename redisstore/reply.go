@@ -221,8 +221,8 @@ func readTakes(run []*op, r *reader) {
 }
 
 // readAllOrNothing stores the decisions of an all-or-nothing call. For keys with plain
-// states it repeats the decision of the script. For logs it reads the decision of the
-// script.
+// states it repeats the decision of the script. For logs, and for slots in a peek, it
+// reads the decision of the script.
 func (g *group) readAllOrNothing(r *reader) {
 	fit := true
 	for _, k := range g.keys {
@@ -231,7 +231,7 @@ func (g *group) readAllOrNothing(r *reader) {
 		}
 	}
 	for _, k := range g.keys {
-		if k.log {
+		if k.answered {
 			for _, o := range k.ops {
 				o.readAnswer(r)
 				fit = fit && o.decision.Allowed
@@ -249,7 +249,7 @@ func (g *group) decide(peek bool) bool {
 	var ops []*op
 	targets := make([]algo.Target, len(g.keys))
 	for i, k := range g.keys {
-		if k.log {
+		if k.answered {
 			continue
 		}
 		targets[i].State = k.before

@@ -46,8 +46,8 @@ end
 
 local ANSWER, ANSWER_BYTES = '<BBddd', 26
 
--- answer appends a decision about a log to the reply. The second byte has a bit for a log
--- with open holds.
+-- answer appends a decision about a log or slots to the reply. The second byte has a bit
+-- for a log with open holds.
 local function answer(log, d)
   local flags = (d.never and 1 or 0) + (log.held and 2 or 0)
   answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, flags, d.remaining, d.retry_after, d.reset_after)
@@ -191,6 +191,8 @@ local function run_all()
     local c = list[i]
     if c.k > plain then
       answer(log_of(c.k), log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
+    elseif c.rule.x.slots then
+      holds().answer(c)
     end
   end
 end

@@ -93,7 +93,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	bound := &rule{store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), deniedBy: []string{r.Name}, holds: r.Holds, canHold: a.Name.CanHold()}
+	bound := &rule{store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), deniedBy: []string{r.Name}, holds: r.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds()}
 	bound.shared = s.denials.sharedOf(string(a.Name) + "\x00" + r.Scope)
 	if a.NewLog != nil {
 		if bound.log, err = a.NewLog(r.Limit); err != nil {
@@ -161,18 +161,19 @@ const ephemeralTimeout = 5 * time.Minute
 // rule is a [headgate.Bound]: a rule that is bound to a store. Exactly one of step and
 // log is set.
 type rule struct {
-	store    *Store
-	step     algo.Stepper
-	log      algo.LogStepper
-	dated    algo.Dated // step, if its parameters depend on the time; otherwise nil
-	keys     keyNames
-	header   []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
-	deniedBy []string
-	limit    int64
-	shared   *sharedState
-	holds    headgate.HoldSettings
-	canHold  bool       // whether the algorithm supports holds
-	guide    *guideRule // not nil for a rule in LayoutGuide
+	store     *Store
+	step      algo.Stepper
+	log       algo.LogStepper
+	dated     algo.Dated // step, if its parameters depend on the time; otherwise nil
+	keys      keyNames
+	header    []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
+	deniedBy  []string
+	limit     int64
+	shared    *sharedState
+	holds     headgate.HoldSettings
+	canHold   bool       // whether the algorithm supports holds
+	onlyHolds bool       // whether only holds take units
+	guide     *guideRule // not nil for a rule in LayoutGuide
 }
 
 func (r *rule) setHeader(name headgate.Algorithm, params []int64) {
@@ -217,7 +218,13 @@ func (r *rule) Apply(ctx context.Context, now headgate.Instant, key string, v he
 	if v > headgate.Reset {
 		return headgate.Decision{}, errVerb(v)
 	}
+	if r.onlyHolds && (v == headgate.Take || v == headgate.Refund) {
+		return headgate.Decision{}, errHoldRequired(v.String())
+	}
 	o := r.newOp(now, key, algo.Verb(v), cost)
+	if r.onlyHolds && v == headgate.Peek {
+		o.request.Verb, o.hold = verbPeekSlots, &holdOp{}
+	}
 	if v == headgate.Take {
 		if d, ok := r.store.denials.lookup(o, r.store.elapsed); ok {
 			o.recycle()

@@ -27,6 +27,7 @@ const (
 	verbExtend
 	verbDebit
 	verbTakeUpTo
+	verbPeekSlots
 )
 
 // mode is how the operations of a group affect each other.
@@ -84,6 +85,7 @@ type group struct {
 type keyOps struct {
 	redisKey string
 	log      bool
+	answered bool // whether the reply contains the decisions of an all-or-nothing call
 	ops      []*op
 	before   algo.State // state that the script found; not set for a log
 	after    algo.State
@@ -103,6 +105,7 @@ func (g *group) add(o *op) {
 	k := &g.room[0]
 	g.room = g.room[1:]
 	k.redisKey, k.log, k.first[0] = o.redisKey, o.rule.log != nil, o
+	k.answered = k.log || o.rule.onlyHolds
 	k.ops = k.first[:]
 	g.keys = append(g.keys, k)
 	if len(g.keys) > maxUnindexed {

@@ -34,7 +34,7 @@ var realLog = []replay.Log{{
 
 // everyAlgorithm lists all algorithms.
 func everyAlgorithm() (names []headgate.Algorithm) {
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		names = append(names, a.Name)
 	}
 	return names

@@ -72,11 +72,14 @@ type playedHold struct {
 // holdTrace plays one random trace and returns its number of steps.
 func (ts *tester) holdTrace(a headgate.Algorithm) int {
 	p := &holdPlayer{tester: ts, limit: ts.holdLimit(a), at: int64(start) + ts.random.Int64N(1e12)}
-	p.settings = headgate.HoldSettings{OnExpiry: headgate.OnExpiry(ts.random.IntN(2)), Over: headgate.Over(ts.random.IntN(2))}
+	p.settings = headgate.HoldSettings{OnExpiry: headgate.OnExpiry(ts.random.IntN(3)), Over: headgate.Over(ts.random.IntN(2))}
+	if a.OnlyHolds() {
+		p.settings.OnExpiry = headgate.DefaultExpiry
+	}
 	p.limiter = ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{p.limit}, Holds: p.settings})
 	for i := range p.keys {
 		p.keys[i] = model.NewHolds(a)
-		p.keys[i].Release = p.settings.OnExpiry == headgate.ReleaseExpired
+		p.keys[i].Release = p.settings.OnExpiry == headgate.ReleaseExpired || a.OnlyHolds()
 		p.keys[i].Clip = p.settings.Over == headgate.ClipExcess
 	}
 	p.last = headgate.Decision{Limit: p.limit.Capacity(), Remaining: p.limit.Capacity()}
@@ -186,6 +189,8 @@ func (p *holdPlayer) plain(key int) {
 	n, k := p.cost(), p.keys[key]
 	name := keyNames[key]
 	switch verb := p.random.IntN(16); {
+	case verb > 0 && p.limit.Concurrent:
+		p.peekAll()
 	case verb == 0:
 		p.tracef("reset %s", name)
 		want := k.Reset(p.limit, p.at)
@@ -218,6 +223,18 @@ func (p *holdPlayer) plain(key int) {
 		got, err := p.limiter.AllowAt(background, p.now(), name, n)
 		p.must(got, err, want)
 	}
+}
+
+// peekAll compares the decision on a hold on both keys.
+func (p *holdPlayer) peekAll() {
+	costs := []int64{p.cost(), p.cost()}
+	p.tracef("peek %v", costs)
+	want := model.PeekAll(p.at, []model.Debit{
+		{Key: p.keys[0].Key, Limit: p.limit, Cost: costs[0]}, {Key: p.keys[1].Key, Limit: p.limit, Cost: costs[1]},
+	})
+	want.DeniedBy = nil
+	got, err := headgate.PeekAllAt(background, p.now(), p.checks(costs)...)
+	p.must(got, err, want)
 }
 
 // forget removes the hold from a key that was reset.

@@ -22,6 +22,9 @@ var (
 // randomLimit returns a random limit that is valid for the algorithm a. Small limits
 // are more frequent, because random requests reach them more often.
 func randomLimit(r *rand.Rand, a headgate.Algorithm) headgate.Limit {
+	if a.OnlyHolds() {
+		return headgate.Limit{Rate: randomUnits(r), Concurrent: true}
+	}
 	for {
 		l := headgate.Limit{Rate: randomUnits(r), Period: randomPeriod(r)}
 		if most := a.MaxRate(); most > headgate.MaxUnits && r.IntN(3) == 0 {
@@ -79,6 +82,8 @@ func periodOf(l headgate.Limit) int64 {
 	switch c := l.Calendar.Unit; {
 	case l.Period > 0:
 		return l.Period.Microseconds()
+	case l.Concurrent: // a time in which holds begin and end
+		return time.Minute.Microseconds()
 	case c == headgate.CalendarHour:
 		return time.Hour.Microseconds()
 	default:

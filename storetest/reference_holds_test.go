@@ -16,6 +16,14 @@ type naiveHolds struct {
 	holds map[headgate.HoldID]int64
 }
 
+// Bind counts slots in a fixed window: a hold that expires releases nothing.
+func (s *naiveHolds) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	if rule.Algorithm.OnlyHolds() {
+		rule.Algorithm, rule.Limit = headgate.FixedWindow, headgate.Limit{Rate: rule.Limit.Rate, Period: headgate.MaxPeriod}
+	}
+	return s.reference.Bind(rule)
+}
+
 func (s *naiveHolds) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, _ time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {

@@ -55,6 +55,9 @@ func (r *reference) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.Name.OnlyHolds() {
+		return nil, headgate.ErrUnsupported
+	}
 	b := &refBound{store: r, rule: rule, name: string(a.Name)}
 	if a.NewLog != nil {
 		b.logs, err = a.NewLog(rule.Limit)

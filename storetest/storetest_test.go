@@ -69,6 +69,7 @@ const (
 	closedWrongError       fault = "a closed store returns another error"
 	holdsRefund            fault = "a commit refunds the difference"
 	holdsLeak              fault = "a commit refunds nothing"
+	slotsAreCounted        fault = "slots are a counter that holds increase and commits decrease"
 )
 
 // caughtBy lists the checks that must fail for each fault. Others may fail, too.
@@ -129,7 +130,8 @@ var caughtBy = map[fault][]string{
 	closedStoreDecides:     {"closed"},
 	closedWrongError:       {"closed", "closed under load"},
 	holdsRefund:            {"holds", "hold errors", "several holds"},
-	holdsLeak:              {"holds", "atomic holds"},
+	holdsLeak:              {"holds", "atomic holds", "atomic slots"},
+	slotsAreCounted:        {"slots", "slot errors", "slots are released", "many holds in one call", "slots and rates"},
 }
 
 func TestReferenceStorePasses(t *testing.T) {
@@ -159,13 +161,13 @@ func TestNonAtomicStorePasses(t *testing.T) {
 func options(f fault) (Options, func() *reference) {
 	var store *reference
 	return Options{
-		Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == takesOneByOne || f == refundsTakenTwice || f == refundsNothingTaken,
-		TTLs:      func() (map[string]time.Duration, error) { return store.ttls() },
-		RemoveTTL: func(id string) error { return store.removeTTL(id) },
-	}, func() *reference {
-		store = newReference(f)
-		return store
-	}
+			Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == takesOneByOne || f == refundsTakenTwice || f == refundsNothingTaken,
+			TTLs:      func() (map[string]time.Duration, error) { return store.ttls() },
+			RemoveTTL: func(id string) error { return store.removeTTL(id) },
+		}, func() *reference {
+			store = newReference(f)
+			return store
+		}
 }
 
 func TestSuiteCatchesPlantedFaults(t *testing.T) {
@@ -201,7 +203,7 @@ func runCheck(name string, f fault) error {
 	o, openReference := options(f)
 	o = o.withDefaults()
 	open := func() headgate.Store {
-		if f == holdsRefund || f == holdsLeak {
+		if f == holdsRefund || f == holdsLeak || f == slotsAreCounted {
 			return &naiveHolds{reference: openReference(), holds: make(map[headgate.HoldID]int64)}
 		}
 		return openReference()

@@ -251,7 +251,8 @@ func parseLimits(texts []string) ([]headgate.Limit, error) {
 func (f *replayFlags) chooseAlgorithms(limits []headgate.Limit) ([]headgate.Algorithm, error) {
 	hasCalendar := slices.ContainsFunc(limits, func(l headgate.Limit) bool { return l.Calendar.Unit != 0 })
 	noPeriod := slices.ContainsFunc(limits, func(l headgate.Limit) bool { return l.Period == 0 })
-	if !f.algorithmNamed && noPeriod {
+	concurrent := slices.ContainsFunc(limits, func(l headgate.Limit) bool { return l.Concurrent })
+	if !f.algorithmNamed && noPeriod || f.algorithm == "all" && concurrent {
 		return []headgate.Algorithm{""}, nil
 	}
 	if f.algorithm != "all" {
@@ -262,7 +263,7 @@ func (f *replayFlags) chooseAlgorithms(limits []headgate.Limit) ([]headgate.Algo
 		return []headgate.Algorithm{a.Name}, nil
 	}
 	var names []headgate.Algorithm
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if a.Name.HasCalendar() && hasCalendar || !a.Name.HasCalendar() && !noPeriod {
 			names = append(names, a.Name)
 		}

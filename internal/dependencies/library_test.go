@@ -4,7 +4,7 @@ package dependencies_test
 var libraryRules = map[string]packageRule{
 	".": {
 		why:   "programs import the root first, so it adds nothing to their build",
-		code:  []string{"internal/calendar", "internal/hooks", "internal/memo", "internal/turn"},
+		code:  []string{"internal/calendar", "internal/heartbeat", "internal/hooks", "internal/memo", "internal/turn"},
 		tests: []string{"internal/admission/admissiontest", "internal/leaktest", "internal/root", "memstore"},
 	},
 	"algo": {
@@ -51,6 +51,7 @@ var libraryRules = map[string]packageRule{
 	"internal/docs":      {why: "it reads the Markdown pages and the files that they quote"},
 	"internal/hooks":     {why: "functions of the root that are not API: the root imports it, so it imports nothing"},
 	"internal/calendar":  {why: "arithmetic over instants and a zone of the standard library"},
+	"internal/heartbeat": {why: "a timer for a set of entries"},
 	"internal/memo":      {why: "a bounded map"},
 	"internal/micros":    {why: "a conversion of units"},
 	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},

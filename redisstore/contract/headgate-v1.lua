@@ -1476,6 +1476,78 @@ return counter
 end)()
 return x
 end
+if number == 8 then
+local x = (function()
+-- Lua implementation of concurrency.go. In the state, b is the number of slots that are
+-- taken. The waits of a decision are computed by ledger.answer.
+
+local concurrency = {slots = true}
+
+function concurrency.new(terms)
+  return {limit = terms[1]}
+end
+
+-- take allows a request if and only if the slots that are taken, plus n, are at most L.
+function concurrency.take(w, s, _, n)
+  if n == 0 then
+    return s, true
+  elseif n > w.limit - s.b then
+    return s, false
+  end
+  return {a = 0, b = s.b + n, c = 0}, true
+end
+
+-- answer calculates remaining = L − slots taken. The waits are 0.
+function concurrency.answer(w, s, _, asked, _, allowed)
+  return {
+    allowed = allowed, never = not allowed and asked > w.limit, limit = w.limit,
+    remaining = max(0, w.limit - s.b), retry_after = 0, reset_after = 0, delay = 0,
+  }
+end
+
+-- refund returns s: only the end of a hold makes slots available.
+function concurrency.refund(_, s)
+  return s
+end
+
+local function release(s, n)
+  return {a = 0, b = s.b - min(n, s.b), c = 0}
+end
+
+-- undo decreases the number of slots that are taken. The order of takes does not matter.
+function concurrency.undo(_, s, was, after, _, _, n)
+  if same(s, after) then
+    return was
+  end
+  return release(s, n)
+end
+
+-- reset_at returns 0: a state without holds is unused.
+function concurrency.reset_at()
+  return 0
+end
+
+-- holds returns the functions that correct charges; see account.go.
+function concurrency.holds()
+  local h = no_debt()
+  function h.charged_at()
+    return 0
+  end
+  -- charge returns s: only a hold takes slots.
+  function h.charge(_, s)
+    return s
+  end
+  function h.correct(_, s, _, _, n)
+    return release(s, n)
+  end
+  return h
+end
+
+return concurrency
+
+end)()
+return x
+end
 end
 
 local function decide(KEYS, ARGV)
@@ -1503,7 +1575,7 @@ local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 -- UP_TO_ALL takes the same number of units with every run.
 local EACH, ALL, PEEK_ALL, OPEN_ALL, UP_TO_ALL = 0, 1, 2, 3, 4
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
-local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO = 7, 8, 9, 10, 11 -- see holds.lua
+local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS = 7, 8, 9, 10, 11, 12 -- see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 -- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
 -- the key expires, or 0 if that is not stored.
@@ -2395,8 +2467,8 @@ end
 
 local ANSWER, ANSWER_BYTES = '<BBddd', 26
 
--- answer appends a decision about a log to the reply. The second byte has a bit for a log
--- with open holds.
+-- answer appends a decision about a log or slots to the reply. The second byte has a bit
+-- for a log with open holds.
 local function answer(log, d)
   local flags = (d.never and 1 or 0) + (log.held and 2 or 0)
   answers[#answers + 1] = pack(ANSWER, d.allowed and 1 or 0, flags, d.remaining, d.retry_after, d.reset_after)
@@ -2469,7 +2541,7 @@ end
 -- account returns the account of a key with the state s, under a limit w of the algorithm
 -- x.
 function ledger.account(x, w, s)
-  local a, h = {s = s}, x.holds()
+  local a, h = {s = s, x = x, w = w, slots = x.slots}, x.holds()
   a.d = h.denominator(w)
   function a.adopt(t)
     local converted
@@ -2621,6 +2693,9 @@ end
 function ledger.finish(list, a, t, i, actual, clip)
   adopt(list, a, t)
   local held = list[i].units
+  if a.slots then
+    actual = 0
+  end
   if actual <= held then
     correct(list, a, i, t, held - actual)
     remove(list, i)
@@ -2634,6 +2709,48 @@ function ledger.finish(list, a, t, i, actual, clip)
     a.charge(t, actual - held)
   end
   observe(list, a, t)
+end
+
+-- last_release returns the last deadline of a hold with units, or 0.
+local function last_release(list)
+  local last = 0
+  for i = 1, #list do
+    if list[i].units > 0 then
+      last = max(last, list[i].deadline)
+    end
+  end
+  return last
+end
+
+-- released_by returns the first instant at which the holds that have expired have n
+-- units.
+local function released_by(list, n)
+  local sorted, at = {}, 0
+  for i = 1, #list do
+    sorted[i] = list[i]
+  end
+  table.sort(sorted, function(one, other) return one.deadline < other.deadline end)
+  for i = 1, #sorted do
+    if n <= 0 then
+      break
+    end
+    n, at = n - sorted[i].units, sorted[i].deadline
+  end
+  return at
+end
+
+-- answer returns the decision on a request for asked units, of which none are spent after
+-- it. The waits of slots depend on the deadlines; see ledger.go.
+function ledger.answer(list, a, t, asked, allowed)
+  local d = a.x.answer(a.w, a.s, t, asked, 0, allowed)
+  if not a.slots then
+    return d
+  end
+  d.reset_after = max(0, last_release(list) - t)
+  if not allowed and not d.never then
+    d.retry_after = released_by(list, asked - (a.w.limit - a.s.b)) - t
+  end
+  return d
 end
 
 return ledger
@@ -2729,12 +2846,14 @@ local function begin(k, rule, s)
 end
 
 -- reply_with appends the result of a request for n units to the reply: the state after
--- it, or the decision about a log.
-local function reply_with(a, status, granted, n)
+-- it, or the decision about a log or slots.
+local function reply_with(e, a, status, granted, n)
   answers[#answers + 1] = pack('<Bd', status, granted)
+  local denied = status == DENIED
   if a.log then
-    local denied = status == DENIED
     answer(a.log, log_store.answer(a.log, a.rule, denied and n or 0, not denied))
+  elseif a.slots then
+    answer(e, ledger.answer(e.list, a, t, denied and n or 0, not denied))
   else
     answers[#answers + 1] = pack(VALUE, FORMAT, a.s.a, a.s.b, a.s.c, 0)
   end
@@ -2772,7 +2891,7 @@ local function run_open(e, a, n, pos)
       a.s, status = s, DENIED
     end
   end
-  reply_with(a, status or OK, 0, n)
+  reply_with(e, a, status or OK, 0, n)
   return after
 end
 
@@ -2796,7 +2915,7 @@ local function run_commit(e, a, n, pos)
   else
     status = UNKNOWN
   end
-  reply_with(a, status, 0, n)
+  reply_with(e, a, status, 0, n)
   return after
 end
 
@@ -2807,7 +2926,7 @@ local function run_extend(e, a, pos)
     e.list[i].deadline = t + ttl
     e.next, e.changed = min(e.next, t + ttl), true
   end
-  reply_with(a, i and OK or UNKNOWN, 0, 0)
+  reply_with(e, a, i and OK or UNKNOWN, 0, 0)
   return after
 end
 
@@ -2817,7 +2936,7 @@ local function run_adjust(e, a, verb, n)
     n = min(n, a.remaining(t))
   end
   ledger.change(e.list, a, t, verb == DEBIT and a.charge or a.take, n)
-  reply_with(a, OK, n, n)
+  reply_with(e, a, OK, n, n)
 end
 
 -- skip_log returns the position after a run on a log that another program wrote. The verb
@@ -2838,13 +2957,16 @@ function holds.run(k, rule, s, verb, count, n, pos)
     return nil, skip_log(verb, pos)
   end
   local e, a = begin(k, rule, s)
-  e.write = e.write or verb ~= PEEK
+  e.write = e.write or verb ~= PEEK and verb ~= PEEK_SLOTS
   if verb == OPEN then
     pos = run_open(e, a, n, pos)
   elseif verb == COMMIT then
     pos = run_commit(e, a, n, pos)
   elseif verb == EXTEND then
     pos = run_extend(e, a, pos)
+  elseif verb == PEEK_SLOTS then
+    local _, fits = a.x.take(a.w, a.s, t, n)
+    reply_with(e, a, fits and OK or DENIED, 0, n)
   elseif verb >= DEBIT then
     run_adjust(e, a, verb, n)
   elseif verb == RESET then
@@ -2875,6 +2997,13 @@ function holds.take(k, rule, s, n)
   local a = ledger.account(rule.x, rule.w, s)
   ledger.change(e.list, a, t, a.take, n)
   return a.s
+end
+
+-- answer appends the decision about the debit c of slots to the reply.
+function holds.answer(c)
+  local e = held[c.k] and entry_of(c.k) or {list = {}}
+  local a = ledger.account(c.rule.x, c.rule.w, states[c.k])
+  answer(e, ledger.answer(e.list, a, t, c.asked, c.fits))
 end
 
 -- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
@@ -2911,7 +3040,7 @@ function holds.open_all()
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
-    reply_with(c.a, c.status or OK, 0, c.n)
+    reply_with(c.e, c.a, c.status or OK, 0, c.n)
   end
 end
 
@@ -2938,7 +3067,7 @@ function holds.take_up_to_all()
     c.a.s = states[c.k]
     ledger.change(c.e.list, c.a, t, c.a.take, granted)
     states[c.k] = c.a.s
-    reply_with(c.a, OK, granted, granted)
+    reply_with(c.e, c.a, OK, granted, granted)
   end
 end
 
@@ -3086,6 +3215,8 @@ local function run_all()
     local c = list[i]
     if c.k > plain then
       answer(log_of(c.k), log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
+    elseif c.rule.x.slots then
+      holds().answer(c)
     end
   end
 end

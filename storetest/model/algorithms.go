@@ -30,13 +30,17 @@ var definitions = []definition{
 	{headgate.SlidingWindow, func() state { return &slidingWindow{} }, slidingBound},
 	{headgate.LeakyBucket, func() state { return &tokenBucket{queues: true} }, bucketBound},
 	{headgate.CalendarWindow, func() state { return &calendarWindow{} }, windowBound}, // the bound requires a period
+	{headgate.Concurrency, func() state { return &slots{} }, nil},                     // no bound
 }
 
-// Algorithms returns the canonical names of all algorithms in the model.
+// Algorithms returns the canonical names of all algorithms in the model, except those
+// under which only holds take units.
 func Algorithms() []headgate.Algorithm {
-	names := make([]headgate.Algorithm, len(definitions))
-	for i, d := range definitions {
-		names[i] = d.name
+	var names []headgate.Algorithm
+	for _, d := range definitions {
+		if !d.name.OnlyHolds() {
+			names = append(names, d.name)
+		}
 	}
 	return names
 }

@@ -8,9 +8,10 @@ import (
 
 // Holds is a key with open holds. It is written from the definition of a hold: a commit
 // with fewer units than were held has the effect that the actual units had been charged
-// at the beginning. For the token bucket, Holds computes the state again from all charges
-// since the key was unused, with the corrected number of units. For the other algorithms,
-// it follows the formula of the definition.
+// at the beginning. For the token bucket, Holds computes the state again from all
+// charges since the key was unused, with the corrected number of units. For the other
+// algorithms, it follows the formula of the definition. Under the algorithm concurrency,
+// the state is the list of the open holds.
 //
 // Begin must be called at the start of every operation.
 type Holds struct {
@@ -131,6 +132,10 @@ func (h *Holds) Reset(l headgate.Limit, t int64) headgate.Decision {
 // Hold spends n units if they are available, and opens a hold that expires at deadline.
 func (h *Holds) Hold(l headgate.Limit, t int64, id string, n, deadline int64) headgate.Decision {
 	d := h.Take(l, t, n)
+	if s, ok := h.Key.state.(*slots); ok && d.Allowed && n > 0 {
+		s.opened(id, deadline)
+		d = h.Key.Peek(l, t, 0)
+	}
 	if d.Allowed {
 		h.open = append(h.open, &hold{id: id, units: n, event: len(h.history) - 1, mark: h.Key.mark(), deadline: deadline})
 	}
@@ -144,12 +149,21 @@ func (h *Holds) IsOpen(id string) bool { return h.find(id) != nil }
 func (h *Holds) Open() int { return len(h.open) }
 
 // Extend changes the deadline of an open hold.
-func (h *Holds) Extend(id string, deadline int64) { h.find(id).deadline = deadline }
+func (h *Holds) Extend(id string, deadline int64) {
+	h.find(id).deadline = deadline
+	if s, ok := h.Key.state.(*slots); ok {
+		s.extend(id, deadline)
+	}
+}
 
 // Commit ends an open hold with the actual number of units.
 func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headgate.Decision {
 	open := h.find(id)
 	h.remove(open)
+	if s, ok := h.Key.state.(*slots); ok {
+		s.release(id)
+		return h.Key.Peek(l, t, 0)
+	}
 	switch excess := actual - open.units; {
 	case excess < 0:
 		h.correct(l, open, t, -excess)
@@ -184,6 +198,8 @@ func (h *Holds) correct(l headgate.Limit, open *hold, t, n int64) {
 		return
 	}
 	switch s := h.Key.state.(type) {
+	case *slots:
+		s.release(open.id)
 	case *tokenBucket:
 		h.history[open.event].units -= n
 		h.recompute(l)

@@ -17,31 +17,44 @@ import (
 
 // check records errors in combinations of values, each of which is valid alone.
 func (d *decoder) check(f *File) {
-	names := slices.Sorted(maps.Keys(f.Policies))
+	names, onlyHolds := slices.Sorted(maps.Keys(f.Policies)), map[string]bool{}
 	for _, name := range names {
 		policy, path := f.Policies[name], join("policies", plain(name))
-		if _, named := d.at[join(path, "algorithm")]; !named && policy.requiresCalendar() {
+		if _, named := d.at[join(path, "algorithm")]; !named && policy.choosesAlgorithm() {
 			policy.Algorithm = "" // each limit then has the algorithm that it requires
 			f.Policies[name] = policy
 		}
 		d.checkPolicy(path, name, &policy)
+		onlyHolds[name] = policy.onlyHolds()
 	}
 	for i := range f.Routes {
-		d.checkRoute(routePath(i), &f.Routes[i], names)
+		d.checkRoute(routePath(i), &f.Routes[i], names, onlyHolds)
 	}
 	if !d.hasErrorBelow("routes") {
 		d.checkReachable(f.Routes)
 	}
 }
 
-// requiresCalendar reports whether a limit of the policy has no period, so that only an
-// algorithm with a calendar accepts it.
-func (p *Policy) requiresCalendar() bool {
+// choosesAlgorithm reports whether a limit of the policy has no period. Only an algorithm
+// with a calendar, or one for concurrent units, accepts such a limit.
+func (p *Policy) choosesAlgorithm() bool {
+	return slices.ContainsFunc(p.allLimits(), func(l headgate.Limit) bool {
+		return l.Concurrent || l.Period == 0 && l.Calendar != (headgate.Calendar{})
+	})
+}
+
+// onlyHolds reports whether only holds take units of a limit of the policy.
+func (p *Policy) onlyHolds() bool {
+	return slices.ContainsFunc(p.allLimits(), func(l headgate.Limit) bool { return p.Algorithm.For(l).OnlyHolds() })
+}
+
+// allLimits returns the limits of the policy and of its overrides.
+func (p *Policy) allLimits() []headgate.Limit {
 	all := slices.Clone(p.Limits)
 	for _, limits := range p.Overrides {
 		all = append(all, limits...)
 	}
-	return slices.ContainsFunc(all, func(l headgate.Limit) bool { return l.Period == 0 && l.Calendar != (headgate.Calendar{}) })
+	return all
 }
 
 func routePath(i int) string { return "routes[" + strconv.Itoa(i) + "]" }
@@ -134,7 +147,10 @@ func limitMessage(text string, err error) string {
 	return err.Error()
 }
 
-func (d *decoder) checkRoute(path string, r *Route, names []string) {
+// checkRoute records errors for the policies of a route. onlyHolds has the names of the
+// policies that limit concurrent work: a route decides before the work and never learns
+// of its end.
+func (d *decoder) checkRoute(path string, r *Route, names []string, onlyHolds map[string]bool) {
 	for i, name := range r.Policies {
 		at := join(path, "policies") + "[" + strconv.Itoa(i) + "]"
 		if _, read := d.at[at]; !read || d.hasErrorBelow(at) {
@@ -145,6 +161,8 @@ func (d *decoder) checkRoute(path string, r *Route, names []string) {
 			d.fail(d.at[at], at, false, "duplicate policy %s; the first is policies[%d]", clip(name), first)
 		case !slices.Contains(names, name):
 			d.fail(d.at[at], at, false, "%s", unknownPolicy(name, names))
+		case onlyHolds[name]:
+			d.fail(d.at[at], at, false, "policy %s limits concurrent work, which a route cannot end; use /v1/hold and /v1/commit, or remove it here", clip(name))
 		}
 	}
 	d.checkHeaders(join(path, "match.header"), r.Match.Header)

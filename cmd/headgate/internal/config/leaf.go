@@ -45,9 +45,9 @@ type leaf struct {
 
 // limitPattern matches all texts that headgate.ParseLimit parses. Words are
 // case-insensitive.
-var limitPattern = `^[ \t]*[0-9]+[ \t]*(/[ \t]*|` + anyCase(`per`) + `[ \t]+)(([0-9]+[ \t]*)?` +
+var limitPattern = `^[ \t]*[0-9]+[ \t]*(` + anyCase(`concurrent`) + `|(/[ \t]*|` + anyCase(`per`) + `[ \t]+)(([0-9]+[ \t]*)?` +
 	`(us|ms|s|m|h|d|w|` + anyCase(`(micro|milli)?seconds?|secs?|min(ute)?s?|(hour|day|week)s?`) + `)` +
-	`([ \t]+(` + anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?|` + calendarPattern + `)[ \t]*$`
+	`([ \t]+(` + anyCase(`burst|queue`) + `)[ \t]+[0-9]+)?|` + calendarPattern + `))[ \t]*$`
 
 // calendarPattern matches the windows of a calendar, after the slash of a limit.
 var calendarPattern = anyCase(`(hour|day|week|month|quarter|year)`) +
@@ -281,8 +281,11 @@ func parseProblem(l *leaf, tag reflect.StructTag, s string, err error) *problem 
 }
 
 // limitError returns the message for a limit whose rate, period, burst or queue is out
-// of range.
+// of range, or of another kind than the algorithm requires.
 func limitError(limit string, e *headgate.LimitError) string {
+	if e.Field == "limit" {
+		return clip(limit) + " " + e.Bound
+	}
 	return fmt.Sprintf("%s is out of range: %s is %s; %s", clip(limit), e.Field, e.Value, e.Bound)
 }
 

@@ -385,7 +385,11 @@ func TestDocumentation(t *testing.T) {
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	for _, name := range algo.Names() {
-		parsed, err := config.Parse("h.yaml", []byte("policies: {p: {limits: [5/s], algorithm: "+name+"}}"))
+		limit := "5/s"
+		if headgate.Algorithm(name).OnlyHolds() {
+			limit = "5 concurrent"
+		}
+		parsed, err := config.Parse("h.yaml", []byte("policies: {p: {limits: ["+limit+"], algorithm: "+name+"}}"))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if got := parsed.File.Policies["p"].Algorithm; string(got) != name {
@@ -405,6 +409,8 @@ func TestAlgorithmOfCalendarLimits(t *testing.T) {
 		{"{limits: [5/month]}", ""},
 		{"{limits: [10/s burst 20, 5/day in Europe/Berlin]}", ""},
 		{"{limits: [10/s], overrides: {a: [5/year]}}", ""},
+		{"{limits: [10/s, 16 concurrent]}", ""},
+		{"{limits: [16 concurrent], algorithm: concurrency}", headgate.Concurrency},
 		{"{limits: [5/week, 7/day]}", headgate.TokenBucket},
 		{"{limits: [5/week, 7/month], algorithm: calendar_window}", headgate.CalendarWindow},
 	} {

@@ -88,7 +88,7 @@ var summaryOfRefill = map[headgate.Refill]string{
 // window.
 func algorithms() []headgate.Algorithm {
 	var names []headgate.Algorithm
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if !a.Name.HasCalendar() {
 			names = append(names, a.Name)
 		}

@@ -19,7 +19,7 @@ import (
 
 // order is the order of the panels.
 var order = func() (names []headgate.Algorithm) {
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if !a.Name.HasCalendar() { // it decides like fixed_window
 			names = append(names, a.Name)
 		}

@@ -169,6 +169,9 @@ func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb he
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}
+	if err := a.checkHoldRequired(verb); err != nil {
+		return err
+	}
 	if s.enforcement == Off && verb != headgate.Reset {
 		a.allowUnused()
 		return nil

@@ -452,7 +452,8 @@ func TestInputLimits(t *testing.T) {
 // The largest cost and unusual keys are decided like all others.
 func TestLargeCostsAndUnusualKeys(t *testing.T) {
 	e, _ := newEngine(t, nil)
-	for _, algorithm := range algo.Names() {
+	for _, a := range algo.Rates() {
+		algorithm := string(a.Name)
 		for _, key := range []string{"", "\x00", "}{", strings.Repeat("k", 1024), "\xff\xfe", "é"} {
 			c := engine.Check{Limit: "1000000000/366d", Algorithm: algorithm, Key: key, Cost: math.MaxInt64}
 			if a := decide(t, e, headgate.Take, c); a.Allowed || !a.Never || a.Remaining != 1_000_000_000 {
@@ -497,6 +498,31 @@ func BenchmarkInlineCheck(b *testing.B) {
 	for b.Loop() {
 		if err := e.Decide(b.Context(), headgate.Take, checks, &a); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A check cannot take slots. It is an invalid request that names what to use, and nothing
+// is charged, also not to other checks of the request.
+func TestChecksOfConcurrency(t *testing.T) {
+	e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{"streams": headgate.MustPolicy("2 concurrent")}})
+	for name, checks := range map[string][]engine.Check{
+		"a policy":       {{Policy: "streams", Key: "k", Cost: 1}},
+		"with a rate":    {inline("k", "10/s"), {Policy: "streams", Key: "k", Cost: 1}},
+		"a text":         {inline("k", "2 concurrent")},
+		"a cost of zero": {{Policy: "streams", Key: "k"}},
+	} {
+		for _, verb := range []headgate.Verb{headgate.Take, headgate.Refund} {
+			err := e.Decide(t.Context(), verb, checks, &engine.Answer{})
+			if !errors.Is(err, headgate.ErrHoldRequired) || engine.ErrorKindOf(err) != engine.InvalidRequest || !strings.Contains(engine.Reason(err), "/v1/hold") {
+				t.Errorf("%s, %s: got error %v want ErrHoldRequired that names /v1/hold", name, verb, err)
+			}
+		}
+		for _, c := range checks {
+			c.Cost = 1
+			if a := decide(t, e, headgate.Peek, c); !a.Allowed || a.ResetAfter != 0 {
+				t.Errorf("%s: peek afterwards: got %+v want an unused key", name, a.Decision)
+			}
 		}
 	}
 }

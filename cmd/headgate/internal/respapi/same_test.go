@@ -18,7 +18,7 @@ import (
 // everyAlgorithm has one policy for each algorithm.
 func everyAlgorithm() map[string]headgate.Policy {
 	all := make(map[string]headgate.Policy)
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		limit := "7/3s burst 12"
 		switch {
 		case a.Name.Queues():

@@ -115,7 +115,7 @@ func startAPIs(t *testing.T, store headgate.Store) *apis {
 	d := &apis{library: make(map[headgate.Algorithm]*headgate.Limiter)}
 	policies := make(map[string]headgate.Policy)
 	rules := "domain: apis\ndescriptors:\n"
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		p := policyOf(a.Name)
 		limiter, err := headgate.New(store, p, nil)
 		if err != nil {
@@ -335,7 +335,7 @@ func TestAPIsReturnSameDecision(t *testing.T) {
 			d := startAPIs(t, fixedClock{inner, &now})
 			seed := rand.Uint64()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			algorithms := algo.All()
+			algorithms := algo.Rates()
 			for range steps {
 				now.Add(rng.Int64N(900_000))
 				d.compare(t, ask{

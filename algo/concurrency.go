@@ -1,0 +1,90 @@
+package algo
+
+import (
+	_ "embed"
+
+	"github.com/headgate/headgate"
+)
+
+//go:embed concurrency.lua
+var concurrencyLua string
+
+// concurrency counts slots: the units of the open holds of a key.
+//
+// In its state, A and C are 0 and B is the number of slots that are taken. The deadlines
+// of the holds are in the [Ledger], which computes the waits. A key without holds has
+// the zero state.
+type concurrency struct {
+	noDebt
+	limit int64
+}
+
+// SlotStepper is a Corrector under which only an open hold takes units, which are called
+// slots. However the hold ends, all its slots become available. A store must not call
+// Take without opening a hold, and must use [Ledger.Answer] for decisions.
+type SlotStepper interface {
+	Corrector
+
+	// Slots returns the number of slots that may be taken at the same time.
+	Slots() int64
+}
+
+func newConcurrency(l headgate.Limit) (Stepper, error) {
+	if err := validate(l, headgate.Concurrency); err != nil {
+		return nil, err
+	}
+	return &concurrency{limit: l.Rate}, nil
+}
+
+// Slots returns L.
+func (c *concurrency) Slots() int64 { return c.limit }
+
+// Take allows a request if and only if the slots that are taken, plus n, are at most L.
+func (c *concurrency) Take(s State, _, n int64) (State, bool) {
+	if n == 0 {
+		return s, true
+	}
+	if n > c.limit-s.B {
+		return s, false
+	}
+	return State{B: s.B + n}, true
+}
+
+// Answer calculates remaining = L − slots taken. The waits are 0: they depend on
+// deadlines, which are not in the state. See [Ledger.Answer].
+func (c *concurrency) Answer(s State, _, asked, _ int64, allowed bool) headgate.Decision {
+	d := headgate.Decision{Allowed: allowed, Limit: c.limit, Remaining: max(0, c.limit-s.B)}
+	if !allowed && asked > c.limit {
+		return never(d)
+	}
+	return d
+}
+
+// Refund returns s: only the end of a hold makes slots available.
+func (c *concurrency) Refund(s State, _, _ int64) State { return s }
+
+// Undo decreases the number of slots that are taken. The order of takes does not matter.
+func (c *concurrency) Undo(s, was, after State, _, _, n int64) State {
+	if s == after {
+		return was
+	}
+	return c.Correct(s, 0, 0, n, Debt{})
+}
+
+// ResetAt returns 0: the state of a key with open holds is kept until the last deadline,
+// and a state without holds is unused.
+func (c *concurrency) ResetAt(State) int64 { return 0 }
+
+// Spacing returns 0: a hold can end at any time.
+func (c *concurrency) Spacing(int64) int64 { return 0 }
+
+// Charge returns s: only a hold takes slots.
+func (c *concurrency) Charge(s State, _, _ int64) State { return s }
+
+// Correct makes n slots available.
+func (c *concurrency) Correct(s State, _, _, n int64, _ Debt) State {
+	return State{B: s.B - min(n, s.B)}
+}
+
+// Params returns L.
+func (c *concurrency) Params() []int64 { return []int64{c.limit} }
