@@ -1,0 +1,169 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// extendingStore counts the calls of ApplyHolds that extend.
+type extendingStore struct {
+	*memstore.Store
+	extensions int
+	fail       error
+}
+
+func (s *extendingStore) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	if verb == headgate.ExtendHold {
+		s.extensions++
+		if s.fail != nil {
+			return 0, s.fail
+		}
+	}
+	return s.Store.ApplyHolds(ctx, now, verb, ttl, ops, results)
+}
+
+// A KeepAlive extends all holds in one call per interval, and has neither a goroutine
+// nor a timer without holds: the bubble of the test would otherwise not end.
+func TestKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
+		l := newLimiter(t, store, "streams", nil, "3 concurrent")
+		var lost []error
+		k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{TTL: 30 * time.Second, Lost: func(_ *headgate.Hold, err error) { lost = append(lost, err) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var holds []*headgate.Hold
+		for i := range 3 {
+			h, err := l.Hold(ctx, "k", 1, k.TTL())
+			if err != nil || !h.OK() {
+				t.Fatalf("hold %d: %+v, error %v", i, h, err)
+			}
+			k.Add(h)
+			holds = append(holds, h)
+		}
+		time.Sleep(time.Hour + time.Second)
+		if d, err := l.Peek(ctx, "k"); err != nil || d.Allowed || store.extensions != 360 {
+			t.Fatalf("after an hour: got %+v, error %v, %d extensions, want all slots taken and one extension each 10 s", d, err, store.extensions)
+		}
+		k.Remove(holds[0])
+		if _, err := holds[0].Cancel(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := holds[1].Cancel(ctx); err != nil { // without Remove
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if len(lost) != 1 || !errors.Is(lost[0], headgate.ErrUnknownHold) {
+			t.Errorf("a hold that was not removed: got lost %v want ErrUnknownHold once", lost)
+		}
+		k.Close()
+		time.Sleep(31 * time.Second)
+		if d, err := l.Peek(ctx, "k"); err != nil || d.Remaining != 3 {
+			t.Errorf("31 s after Close: got %+v, error %v want all slots", d, err)
+		}
+	})
+}
+
+// While the store is unavailable, each interval tries again. A hold that has expired in
+// the meantime is lost.
+func TestKeepAliveOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
+		l := newLimiter(t, store, "streams", nil, "1 concurrent")
+		failed, lost := 0, 0
+		k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{
+			TTL: 30 * time.Second, Interval: 20 * time.Second,
+			Lost:   func(*headgate.Hold, error) { lost++ },
+			Failed: func(error) { failed++ },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer k.Close()
+		h, err := l.Hold(ctx, "k", 1, k.TTL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Add(h)
+		store.fail = errors.New("connection refused")
+		time.Sleep(21 * time.Second)
+		store.fail = nil
+		if failed != 1 || lost != 0 {
+			t.Errorf("after one failure: got %d failures, %d lost", failed, lost)
+		}
+		time.Sleep(20 * time.Second)
+		if lost != 1 {
+			t.Errorf("the hold has expired: got %d lost want 1", lost)
+		}
+	})
+}
+
+// ExtendAll has a result for each hold, and divides many holds into several calls.
+func TestExtendAll(t *testing.T) {
+	t.Parallel()
+	ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
+	l := newLimiter(t, store, "streams", nil, "1000/h", "600 concurrent")
+	var holds []*headgate.Hold
+	for i := range 300 {
+		h, err := l.HoldAt(ctx, noon.Time(), fmt.Sprint("key ", i%3), 1, time.Minute)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		holds = append(holds, h)
+	}
+	if _, err := holds[7].CancelAt(ctx, noon.Time()); err != nil {
+		t.Fatal(err)
+	}
+	later := noon.Time().Add(59 * time.Second)
+	results, err := headgate.ExtendAllAt(ctx, later, time.Minute, holds...)
+	if err != nil || len(results) != 300 || store.extensions != 3 {
+		t.Fatalf("got %d results, error %v, %d calls; want 300 results in 3 calls of 256 limits", len(results), err, store.extensions)
+	}
+	for i, r := range results {
+		if want := i == 7; errors.Is(r.Err, headgate.ErrUnknownHold) != want || !want && r.Err != nil {
+			t.Errorf("hold %d: got error %v, want ErrUnknownHold: %v", i, r.Err, want)
+		}
+		if want := later.Add(time.Minute); i != 7 && !holds[i].ExpiresAt().Equal(want) {
+			t.Errorf("hold %d: got deadline %v want %v", i, holds[i].ExpiresAt(), want)
+		}
+	}
+	if d, err := l.PeekAt(ctx, later.Add(time.Minute-time.Microsecond), "key 0", 1); err != nil || d.Limit-d.Remaining != 100 {
+		t.Errorf("just before the new deadline: got %+v, error %v want 100 slots taken", d, err)
+	}
+	if _, err := headgate.ExtendAll(ctx, 0, holds...); !errors.Is(err, headgate.ErrInvalidHold) {
+		t.Errorf("a TTL of 0: got error %v want ErrInvalidHold", err)
+	}
+	other := newLimiter(t, memstore.New(nil), "streams", nil, "1 concurrent")
+	h, err := other.Hold(ctx, "k", 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := headgate.ExtendAll(ctx, time.Minute, holds[0], h); !errors.Is(err, headgate.ErrInvalidHold) {
+		t.Errorf("holds of two stores: got error %v want ErrInvalidHold", err)
+	}
+	if results, err := headgate.ExtendAll(ctx, time.Minute); err != nil || len(results) != 0 {
+		t.Errorf("no holds: got %v, error %v", results, err)
+	}
+}
+
+func TestKeepAliveOptions(t *testing.T) {
+	t.Parallel()
+	for _, o := range []headgate.KeepAliveOptions{{TTL: -1}, {TTL: 8 * 24 * time.Hour}, {Interval: -1}, {TTL: time.Second, Interval: time.Second}} {
+		if _, err := headgate.NewKeepAlive(&o); !errors.Is(err, headgate.ErrInvalidHold) {
+			t.Errorf("%+v: got error %v want ErrInvalidHold", o, err)
+		}
+	}
+	if k, err := headgate.NewKeepAlive(nil); err != nil || k.TTL() != headgate.DefaultKeepAliveTTL {
+		t.Errorf("no options: got %v, error %v", k, err)
+	}
+}
