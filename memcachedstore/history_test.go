@@ -96,3 +96,11 @@ func TestCrowdOnOneKey(t *testing.T) {
 		})
 	}
 }
+
+// T42. Units of killed processes are held until their holds have expired, and not longer.
+func TestCrowdOfHolders(t *testing.T) {
+	c := crowd.Holders{Algorithm: headgate.TokenBucket, Limit: headgate.MustParseLimit("16/366d")}
+	c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
+		return open(t, &memcachedstore.Options{MaxTries: 1000}, addr)
+	})
+}

@@ -242,3 +242,14 @@ func TestCrowdServerRestarts(t *testing.T) {
 		return "redis://" + server.Addr()
 	}, openStore)
 }
+
+// T42. Units of killed processes are held until their holds have expired, and not longer.
+func TestCrowdOfHolders(t *testing.T) {
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog} {
+		t.Run(string(a), func(t *testing.T) {
+			crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit("16/366d")}.Run(t, func(t *testing.T) string {
+				return "redis://" + testserver.Redis(t).Addr()
+			}, openStore)
+		})
+	}
+}

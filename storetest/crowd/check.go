@@ -41,3 +41,21 @@ func Check(admissions []Admission, bound model.UpperBound) error {
 	}
 	return nil
 }
+
+// mostOpen returns the largest number of spans that contain the same instant.
+func mostOpen(spans []span) (most int64) {
+	type edge struct{ at, change int64 }
+	var edges []edge
+	for _, s := range spans {
+		if s.from < s.to {
+			edges = append(edges, edge{s.from, 1}, edge{s.to, -1})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.change, b.change)) })
+	open := int64(0)
+	for _, e := range edges {
+		open += e.change
+		most = max(most, open)
+	}
+	return most
+}

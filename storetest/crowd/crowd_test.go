@@ -171,3 +171,21 @@ func TestReportRoundTrip(t *testing.T) {
 		t.Errorf("got %v, %+v want %v twice", all, sum, want)
 	}
 }
+
+func TestMostOpen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		spans []span
+		want  int64
+	}{
+		{"none", nil, 0},
+		{"one after another", []span{{1, 2}, {2, 3}, {3, 4}}, 1},
+		{"overlapping", []span{{1, 5}, {2, 4}, {3, 6}, {5, 7}}, 3},
+		{"no time in which it was certainly open", []span{{1, 5}, {4, 4}, {4, 3}}, 1},
+	} {
+		if got := mostOpen(tt.spans); got != tt.want {
+			t.Errorf("%s: got %d want %d", tt.name, got, tt.want)
+		}
+	}
+}
