@@ -54,11 +54,12 @@ type Result struct {
 // Options are the settings of [Track]. Estimate and Cost are required. A field with the
 // zero value has the default given in its comment.
 type Options struct {
-	// Estimate are the amounts of the hold, one for each check.
+	// Estimate are the actual costs of an answer whose usage is unknown, one for each
+	// check: usually the amounts of the hold, and 0 for a check of concurrent requests.
 	Estimate []int64
 	// Cost returns the actual cost of each check, in the order of the checks of the hold.
-	// The cost of a check that counts requests or concurrent requests does not depend on
-	// the usage.
+	// The cost of a check that counts requests is 1 for every usage, and that of a check
+	// of concurrent requests is 0.
 	Cost func(Usage) []int64
 	// Aborted is what is committed if the usage is unknown. The zero value is
 	// [CommitEstimate].
