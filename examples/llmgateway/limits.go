@@ -17,7 +17,7 @@ type limits struct {
 }
 
 // units are what the limits count. The header fields report the first two.
-var units = []httpfields.Unit{httpfields.Requests, httpfields.Tokens, "micro-dollars"}
+var units = []httpfields.Unit{httpfields.Requests, httpfields.Tokens, "micro-dollars", "streams"}
 
 // [snippet limits]
 
@@ -26,10 +26,14 @@ var policies = []headgate.Policy{
 	headgate.MustNamedPolicy("requests", "60/1m"),
 	headgate.MustNamedPolicy("tokens", "60000/1m"),
 	headgate.MustNamedPolicy("spending", "50000000/month"), // 50 dollars, in millionths
+	headgate.MustNamedPolicy("streams", "8 concurrent"),
 }
 
-// costsOf returns the cost of a request under each limit.
-func costsOf(u llmusage.Usage) []int64 { return []int64{1, u.Total(), price(u)} }
+// amountsOf returns what a request with the estimated usage holds under each limit.
+func amountsOf(u llmusage.Usage) []int64 { return []int64{1, u.Total(), price(u), 1} }
+
+// costsOf returns what a request has cost when it has ended: its stream is free again.
+func costsOf(u llmusage.Usage) []int64 { return []int64{1, u.Total(), price(u), 0} }
 
 // [end limits]
 
@@ -71,7 +75,7 @@ const holdTTL = time.Minute
 // hold charges the estimate of a request to all limits, or to none.
 func (l *limits) hold(ctx context.Context, now time.Time, tenant string, estimate llmusage.Usage) (*headgate.Hold, error) {
 	var checks []headgate.Check
-	for i, cost := range costsOf(estimate) {
+	for i, cost := range amountsOf(estimate) {
 		checks = append(checks, headgate.Check{Limiter: l.all[i], Key: tenant, Cost: cost})
 	}
 	return headgate.HoldAllAt(ctx, now, &headgate.HoldOptions{TTL: holdTTL}, checks...)

@@ -1,7 +1,7 @@
 // Llmgateway forwards requests to a language model. Each tenant has a limit of requests
-// per minute, of tokens per minute, and a budget of money per month. A request is charged
-// its estimate before it is forwarded, to all limits or to none, and the actual cost when
-// the answer has ended.
+// per minute, of tokens per minute, of concurrent streams, and a budget of money per
+// month. A request is charged its estimate before it is forwarded, to all limits or to
+// none, and the actual cost when the answer has ended.
 package main
 
 import (
@@ -145,7 +145,7 @@ func (g *gateway) forward(ctx context.Context, q *request) (*http.Response, erro
 func (g *gateway) writeFields(ctx context.Context, w http.ResponseWriter, now time.Time, tenant string, q *request, allowed bool) {
 	costs := make([]int64, len(g.limits.all))
 	if !allowed {
-		costs = costsOf(q.estimate)
+		costs = amountsOf(q.estimate)
 	}
 	decisions, err := g.limits.decisions(ctx, now, tenant, costs)
 	if err == nil {

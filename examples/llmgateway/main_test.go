@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -113,11 +112,9 @@ func TestGatewayChargesActualUsage(t *testing.T) {
 	}
 }
 
-// A client that disconnects in the middle of a stream is charged the estimate.
-func TestDisconnectCostsEstimate(t *testing.T) {
-	t.Parallel()
-	r := run(t)
-	ctx, cancel := context.WithCancel(t.Context())
+// begin sends a request whose answer does not end, and reads its first bytes.
+func (r *running) begin(ctx context.Context, t *testing.T) *http.Response {
+	t.Helper()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(`{"stream":true,"max_tokens":100,"messages":"hang"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -130,6 +127,15 @@ func TestDisconnectCostsEstimate(t *testing.T) {
 	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
+	return resp
+}
+
+// A client that disconnects in the middle of a stream is charged the estimate.
+func TestDisconnectCostsEstimate(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	resp := r.begin(ctx, t)
 	cancel()
 	_ = resp.Body.Close()
 	result := <-r.results
@@ -138,15 +144,40 @@ func TestDisconnectCostsEstimate(t *testing.T) {
 	}
 }
 
+// While 8 streams are open, another one is denied and spends nothing. A stream that has
+// ended is free again.
+func TestConcurrentStreams(t *testing.T) {
+	t.Parallel()
+	r := run(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 8 {
+		resp := r.begin(ctx, t)
+		defer resp.Body.Close()
+	}
+	resp, text := r.post(t.Context(), t, "as JSON")
+	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, "the limit of streams was exceeded") {
+		t.Errorf("the ninth stream: got %d %s want 429", resp.StatusCode, text)
+	}
+	if got := resp.Header.Get("x-ratelimit-remaining-requests"); got != "52" {
+		t.Errorf("got %s remaining requests want 52: the denied one spends nothing", got)
+	}
+	cancel()
+	for range 8 {
+		<-r.results
+	}
+	if resp, text := r.post(t.Context(), t, "as JSON"); resp.StatusCode != http.StatusOK {
+		t.Errorf("after the streams have ended: got %d %s want 200", resp.StatusCode, text)
+	}
+}
+
 // A denied request spends nothing of the other limits and has OpenAI's header fields.
 func TestGatewayDenies(t *testing.T) {
 	t.Parallel()
 	r := run(t)
-	var group sync.WaitGroup
 	for range 60 {
-		group.Go(func() { r.post(t.Context(), t, "as JSON") })
+		r.post(t.Context(), t, "as JSON")
 	}
-	group.Wait()
 	resp, text := r.post(t.Context(), t, "as JSON")
 	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(text, "the limit of requests was exceeded") {
 		t.Errorf("the 61st request: got %d %s want 429", resp.StatusCode, text)

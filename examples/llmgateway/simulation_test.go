@@ -113,7 +113,7 @@ func (e *events) Pop() any {
 }
 
 // simulate sends the requests of all tenants in the order of time. Requests begin until
-// end, and take up to 40 seconds.
+// end, and take up to 20 seconds.
 func simulate(ctx context.Context, tenants []*tenant, begin, end time.Time) {
 	var queue events
 	for _, n := range tenants {
@@ -143,7 +143,7 @@ func (n *tenant) pause() time.Duration {
 // begin sends a request, and returns nil if it is denied. Its real input is up to half
 // more or less than its estimate.
 func (n *tenant) begin(ctx context.Context) *call {
-	c := &call{begin: n.at, end: n.at.Add(time.Duration(n.random.Int64N(int64(40 * time.Second))))}
+	c := &call{begin: n.at, end: n.at.Add(time.Duration(n.random.Int64N(int64(20 * time.Second))))}
 	switch p := n.random.IntN(100); {
 	case p < 30:
 		c.how = aborts
@@ -181,7 +181,7 @@ func (n *tenant) finish(c *call) {
 	n.done = append(n.done, c)
 	switch c.how {
 	case vanishes:
-		c.committed = costsOf(c.estimate)
+		c.committed, c.end = costsOf(c.estimate), c.begin.Add(holdTTL)
 		return
 	case aborts:
 		_, _ = io.CopyN(io.Discard, c.body, 100)
@@ -240,7 +240,25 @@ func (n *tenant) check(t *testing.T) {
 	n.checkBucket(t, 0, policies[0].Limits[0])
 	n.checkBucket(t, 1, policies[1].Limits[0])
 	n.checkBudget(t, n.limits.all[2].Policy().Limits[0].Rate)
+	n.checkStreams(t, int(n.limits.all[3].Policy().Limits[0].Rate))
 	n.checkNothingLeaks(t)
+}
+
+// checkStreams checks that there were never more streams than allowed. A stream whose
+// gateway has died counts until its hold expires.
+func (n *tenant) checkStreams(t *testing.T, most int) {
+	for _, c := range n.done {
+		open := 0
+		for _, other := range n.done {
+			if !other.begin.After(c.begin) && other.end.After(c.begin) {
+				open++
+			}
+		}
+		if open > most {
+			t.Errorf("%s: %d streams at %v, want at most %d", n.name, open, c.begin, most)
+			return
+		}
+	}
 }
 
 // checkBudget compares the money that was spent with the budget.
@@ -288,6 +306,9 @@ func (n *tenant) checkNothingLeaks(t *testing.T) {
 		if want := p.Limits[0].Capacity(); d[i].Remaining != want {
 			t.Errorf("%s: after an hour %d of %s remain, want all %d", n.name, d[i].Remaining, p.Name, want)
 		}
+	}
+	if d[3].Remaining != d[3].Limit {
+		t.Errorf("%s: %d of %d streams are free after an hour, want all", n.name, d[3].Remaining, d[3].Limit)
 	}
 	if want := max(0, n.limits.all[2].Policy().Limits[0].Rate-spent); d[2].Remaining != want {
 		t.Errorf("%s: %d of the budget remain, want %d", n.name, d[2].Remaining, want)
