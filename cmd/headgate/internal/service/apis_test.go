@@ -100,7 +100,11 @@ func resultOf(d headgate.Decision) result {
 const limitText = "7/3s"
 
 func policyOf(a headgate.Algorithm) headgate.Policy {
-	return headgate.Policy{Name: string(a), Limits: []headgate.Limit{headgate.MustParseLimit(limitText)}, Algorithm: a}
+	text := limitText
+	if a.OnlyHolds() {
+		text = "7 concurrent"
+	}
+	return headgate.Policy{Name: string(a), Limits: []headgate.Limit{headgate.MustParseLimit(text)}, Algorithm: a}
 }
 
 // apis are all APIs over one engine, and the library over the same store.
@@ -115,13 +119,16 @@ func startAPIs(t *testing.T, store headgate.Store) *apis {
 	d := &apis{library: make(map[headgate.Algorithm]*headgate.Limiter)}
 	policies := make(map[string]headgate.Policy)
 	rules := "domain: apis\ndescriptors:\n"
-	for _, a := range algo.Rates() {
+	for _, a := range algo.All() {
 		p := policyOf(a.Name)
 		limiter, err := headgate.New(store, p, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		d.library[a.Name], policies[p.Name] = limiter, p
+		if a.Name.OnlyHolds() {
+			continue
+		}
 		rules += fmt.Sprintf("  - {key: %s, rate_limit: {algorithm: %s, limits: [%q]}}\n", a.Name, a.Name, limitText)
 	}
 	d.start(t, store, policies, rules)
