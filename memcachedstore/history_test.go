@@ -99,8 +99,12 @@ func TestCrowdOnOneKey(t *testing.T) {
 
 // T42. Units of killed processes are held until their holds have expired, and not longer.
 func TestCrowdOfHolders(t *testing.T) {
-	c := crowd.Holders{Algorithm: headgate.TokenBucket, Limit: headgate.MustParseLimit("16/366d")}
-	c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
-		return open(t, &memcachedstore.Options{MaxTries: 1000}, addr)
-	})
+	for a, limit := range map[headgate.Algorithm]string{headgate.Concurrency: "16 concurrent", headgate.TokenBucket: "16/366d"} {
+		t.Run(string(a), func(t *testing.T) {
+			c := crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit)}
+			c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
+				return open(t, &memcachedstore.Options{MaxTries: 1000}, addr)
+			})
+		})
+	}
 }

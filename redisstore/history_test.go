@@ -245,9 +245,11 @@ func TestCrowdServerRestarts(t *testing.T) {
 
 // T42. Units of killed processes are held until their holds have expired, and not longer.
 func TestCrowdOfHolders(t *testing.T) {
-	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog} {
+	for a, limit := range map[headgate.Algorithm]string{
+		headgate.Concurrency: "16 concurrent", headgate.TokenBucket: "16/366d", headgate.FixedWindow: "16/366d", headgate.SlidingLog: "16/366d",
+	} {
 		t.Run(string(a), func(t *testing.T) {
-			crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit("16/366d")}.Run(t, func(t *testing.T) string {
+			crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit)}.Run(t, func(t *testing.T) string {
 				return "redis://" + testserver.Redis(t).Addr()
 			}, openStore)
 		})

@@ -132,7 +132,11 @@ func (c *client) holdRequest() history.Request {
 	}
 	id := byte(1 + c.random.IntN(6))
 	r := history.Request{At: c.instant(), Hold: history.Hold{ID: id}}
-	switch n := c.random.IntN(20); {
+	n := c.random.IntN(20)
+	if c.sub.onlyHolds {
+		n = c.random.IntN(18) // no debits
+	}
+	switch {
 	case n < 8:
 		r.Cost = 1 + int64(id)%3
 	case n < 9:
@@ -155,7 +159,7 @@ func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
 	takesOnly := c.round.run.suite.TakesOnly || c.round.run.suite.Holds
 	switch n := c.random.IntN(20); {
-	case n < 2:
+	case n < 2 || c.sub.onlyHolds:
 		r.Verb = headgate.Peek
 	case n < 5 && !takesOnly:
 		r.Verb = headgate.Refund

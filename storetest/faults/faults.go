@@ -115,7 +115,7 @@ func (s Suite) withDefaults() Suite {
 		s.Algorithms = model.Algorithms()
 	}
 	if s.Holds {
-		s.Algorithms = slices.DeleteFunc(slices.Clone(s.Algorithms), func(a headgate.Algorithm) bool { return !a.CanHold() })
+		s.Algorithms = slices.DeleteFunc(append(s.Algorithms, headgate.Concurrency), func(a headgate.Algorithm) bool { return !a.CanHold() })
 	}
 	return s
 }

@@ -135,8 +135,37 @@ func (b *faultyBound) applyAndLoseReply(v headgate.Verb, do func(headgate.Verb) 
 	return headgate.Decision{}, storeError(headgate.ReasonTimedOut)
 }
 
+// ApplyHolds executes one operation of holds. Its mistakes are those after which an
+// operation is executed twice, or reported as not executed.
+func (s *faultyStore) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	op := ops[0]
+	op.Bound, op.Key = op.Bound.(*faultyBound).Bound, fmt.Sprint(op.Key, " in generation ", s.generation.Load())
+	do := func() (headgate.Instant, error) {
+		return s.Store.ApplyHolds(ctx, now, verb, ttl, []headgate.HoldOp{op}, results)
+	}
+	switch s.state.Load() {
+	case healthy:
+		return do()
+	case unreachable:
+		return 0, storeError(headgate.ReasonUnreachable)
+	}
+	if _, err := do(); err != nil {
+		return 0, err
+	}
+	switch s.mistake {
+	case chargesTwice: // under another id
+		op.ID[1]++
+		return do()
+	case wrongReason:
+		return 0, storeError(headgate.ReasonUnreachable)
+	}
+	return 0, storeError(headgate.ReasonTimedOut)
+}
+
 // runShort makes a short run of one fault on a store with a mistake.
-func runShort(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
+func runShort(t *testing.T, m mistake, state int32, f Fault, holds bool) (*run, error) {
 	s := &faultyStore{Store: memstore.New(nil), mistake: m}
 	t.Cleanup(func() {
 		s.late.Wait()
@@ -155,7 +184,7 @@ func runShort(t *testing.T, m mistake, state int32, f Fault) (*run, error) {
 		s.state.Store(healthy)
 		return nil
 	}
-	suite := Suite{Histories: 60, Keys: 30, Deadline: 10 * time.Millisecond}.withDefaults()
+	suite := Suite{Histories: 60, Keys: 30, Deadline: 10 * time.Millisecond, Holds: holds}.withDefaults()
 	if m == blocks {
 		suite.Grace = 500 * time.Millisecond
 	}
@@ -169,15 +198,19 @@ func TestRunPassesForCorrectStore(t *testing.T) {
 		name  string
 		state int32
 		fault Fault
+		holds bool
 	}{
-		{"down", unreachable, Fault{MustFail: true}},
-		{"mute", repliesLost, Fault{MustFail: true}},
-		{"stopped", delayed, Fault{MustFail: true}},
-		{"lost", healthy, Fault{Transparent: true, MayLose: history.AllState}},
-		{"lost and down", unreachable, Fault{MustFail: true, MayLose: history.LatestWrites}},
-		{"nothing", healthy, Fault{Transparent: true}},
+		{"down", unreachable, Fault{MustFail: true}, false},
+		{"mute", repliesLost, Fault{MustFail: true}, false},
+		{"stopped", delayed, Fault{MustFail: true}, false},
+		{"lost", healthy, Fault{Transparent: true, MayLose: history.AllState}, false},
+		{"lost and down", unreachable, Fault{MustFail: true, MayLose: history.LatestWrites}, false},
+		{"nothing", healthy, Fault{Transparent: true}, false},
+		{"down, with holds", unreachable, Fault{MustFail: true}, true},
+		{"mute, with holds", repliesLost, Fault{MustFail: true}, true},
+		{"lost, with holds", healthy, Fault{Transparent: true, MayLose: history.AllState}, true},
 	} {
-		r, err := runShort(t, none, c.state, c.fault)
+		r, err := runShort(t, none, c.state, c.fault, c.holds)
 		if err != nil {
 			t.Errorf("%s: got error %v want none", c.name, err)
 		}
@@ -193,21 +226,25 @@ func TestRunDetectsMistakes(t *testing.T) {
 		mistake mistake
 		state   int32
 		fault   Fault
+		holds   bool
 		want    string // in the error
 	}{
-		{losesUpdates, unreachable, Fault{}, "no order"},
-		{chargesTwice, repliesLost, Fault{}, "no order"},
-		{wrongReason, repliesLost, Fault{}, "no order"},
-		{answersStale, unreachable, Fault{}, "no order"},
-		{forgets, healthy, Fault{}, "no order"},
-		{allowsAll, unreachable, Fault{}, "no order"},
-		{staysUnavailable, unreachable, Fault{}, "no answer"},
-		{untypedErrors, unreachable, Fault{}, "does not show whether units were spent"},
-		{blocks, unreachable, Fault{}, "with a deadline of"},
-		{visibleFault, unreachable, Fault{Transparent: true}, "transparent fault"},
-		{faultWithoutEffect, unreachable, Fault{MustFail: true}, "had no effect"},
+		{losesUpdates, unreachable, Fault{}, false, "no order"},
+		{chargesTwice, repliesLost, Fault{}, false, "no order"},
+		{wrongReason, repliesLost, Fault{}, false, "no order"},
+		{answersStale, unreachable, Fault{}, false, "no order"},
+		{forgets, healthy, Fault{}, false, "no order"},
+		{allowsAll, unreachable, Fault{}, false, "no order"},
+		{staysUnavailable, unreachable, Fault{}, false, "no answer"},
+		{untypedErrors, unreachable, Fault{}, false, "does not show whether units were spent"},
+		{blocks, unreachable, Fault{}, false, "with a deadline of"},
+		{visibleFault, unreachable, Fault{Transparent: true}, false, "transparent fault"},
+		{chargesTwice, repliesLost, Fault{}, true, "no order"},
+		{wrongReason, repliesLost, Fault{}, true, "no order"},
+		{forgets, healthy, Fault{}, true, "no order"},
+		{faultWithoutEffect, unreachable, Fault{MustFail: true}, false, "had no effect"},
 	} {
-		if _, err := runShort(t, c.mistake, c.state, c.fault); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := runShort(t, c.mistake, c.state, c.fault, c.holds); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %.300v want one that contains %q", c.mistake, err, c.want)
 		}
 	}

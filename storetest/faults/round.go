@@ -99,11 +99,12 @@ type round struct {
 
 // subject is a key under test and its history.
 type subject struct {
-	key    string
-	bounds []headgate.Bound // the bound rule in each store
-	log    *history.Log
-	stride int64
-	now    atomic.Int64 // the instant of the latest operation, in µs after noon
+	key       string
+	onlyHolds bool             // whether only holds take units
+	bounds    []headgate.Bound // the bound rule in each store
+	log       *history.Log
+	stride    int64
+	now       atomic.Int64 // the instant of the latest operation, in µs after noon
 }
 
 func (s *round) prepare() error {
@@ -111,8 +112,8 @@ func (s *round) prepare() error {
 	for i := range suite.Keys {
 		n := s.run.histories + i
 		a := suite.Algorithms[n%len(suite.Algorithms)]
-		limit := headgate.MustParseLimit([]string{"6/1h", "20/1h", "60/1h"}[n/len(suite.Algorithms)%3])
-		sub := &subject{key: fmt.Sprintf("key %d", n), log: history.New(a, limit), stride: strides[n/len(suite.Algorithms)%len(strides)]}
+		limit := limitOf(a, []int64{6, 20, 60}[n/len(suite.Algorithms)%3])
+		sub := &subject{onlyHolds: a.OnlyHolds(), key: fmt.Sprintf("key %d", n), log: history.New(a, limit), stride: strides[n/len(suite.Algorithms)%len(strides)]}
 		if suite.Holds {
 			sub.stride = 0
 		}
@@ -127,6 +128,14 @@ func (s *round) prepare() error {
 		s.subjects = append(s.subjects, sub)
 	}
 	return nil
+}
+
+// limitOf returns a limit of n units per hour, or of n units at a time.
+func limitOf(a headgate.Algorithm, n int64) headgate.Limit {
+	if a.OnlyHolds() {
+		return headgate.Limit{Rate: n, Concurrent: true}
+	}
+	return headgate.Limit{Rate: n, Period: time.Hour}
 }
 
 // runClients starts the clients, injects the fault when all of them have executed their
