@@ -298,7 +298,7 @@ func TestLimitStringRoundTrip(t *testing.T) {
 func units(r *rand.Rand) int64 { return int64(math.Pow(10, 9*r.Float64())) }
 
 func FuzzParseLimit(f *testing.F) {
-	for _, text := range []string{"10/s", "100/1m burst 20", "1000/24h", "5/15m queue 3", "1/1001us", "0/s", "1/", "1/s burst", "-1/s", "1.5/s", " 1 / 2 w ", "10 per 5 Minutes burst 3", "1/1h30m", "0.25/hour", "1k/s", "5/month"} {
+	for _, text := range []string{"10/s", "100/1m burst 20", "1000/24h", "5/15m queue 3", "1/1001us", "0/s", "unlimited", "0 concurrent", "1/", "1/s burst", "-1/s", "1.5/s", " 1 / 2 w ", "10 per 5 Minutes burst 3", "1/1h30m", "0.25/hour", "1k/s", "5/month"} {
 		f.Add(text)
 	}
 	for _, text := range malformedTexts() {
@@ -317,6 +317,15 @@ func FuzzParseLimit(f *testing.F) {
 		case errors.As(err, &syntax):
 			if syntax.Offset < 0 || syntax.Length < 0 || syntax.Offset+syntax.Length > len(text) {
 				t.Fatalf("%q: got %d bytes from byte %d want them inside the text", text, syntax.Length, syntax.Offset)
+			}
+		}
+		policy, policyErr := headgate.ParsePolicyLimit(text)
+		switch {
+		case err == nil && policy != l, err != nil && policyErr == nil && !policy.IsUnlimited() && !policy.IsBlocked():
+			t.Fatalf("%q: ParseLimit got %+v, error %v, ParsePolicyLimit %+v", text, l, err, policy)
+		case policyErr == nil:
+			if again, err := headgate.ParsePolicyLimit(policy.String()); err != nil || again != policy {
+				t.Fatalf("%q parses to %+v, which prints as %q, which parses to %+v, error %v", text, policy, policy, again, err)
 			}
 		}
 		if err != nil && len(err.Error()) > 1000 {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/headgate/headgate/internal/memo"
 )
 
 // Limiter applies one policy on one store. [New] creates it. It may be used
@@ -49,7 +47,7 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	policy.Limits = append([]Limit(nil), policy.Limits...)
-	l := &Limiter{policy: policy, store: store, variants: memo.New[variantKey, *Limiter](maxVariants)}
+	l := &Limiter{policy: policy, store: store, variants: newVariants()}
 	if opts != nil {
 		l.observer = opts.Observer
 	}

@@ -7,17 +7,15 @@ import (
 	"github.com/headgate/headgate/internal/memo"
 )
 
-// Limits on the limiters that WithLimits keeps.
-const (
-	maxVariants      = 1024
-	maxVariantLimits = 4
-)
-
-// variantKey has the limits of a limiter that [Limiter.WithLimits] returned.
-type variantKey [maxVariantLimits]Limit
+// maxVariants is the maximum number of limiters that WithLimits keeps for one policy.
+const maxVariants = 1024
 
 // variants are the limiters that WithLimits has returned for one policy.
-type variants = memo.Map[variantKey, *Limiter]
+type variants = memo.Lists[Limit, *Limiter]
+
+func newVariants() *variants {
+	return memo.NewLists[Limit, *Limiter](maxVariants, func(l Limit) uint64 { return uint64(l.Rate)*31 + uint64(l.Period) })
+}
 
 // WithLimits returns a limiter with the same store, policy name, algorithm and settings,
 // and with other limits: those of the plan of a user, for example. Both limiters share
@@ -33,19 +31,14 @@ func (l *Limiter) WithLimits(limits ...Limit) (*Limiter, error) {
 	if slices.Equal(l.policy.Limits, limits) {
 		return l, nil
 	}
-	if len(limits) > maxVariantLimits {
-		return l.variant(append([]Limit(nil), limits...))
-	}
-	var k variantKey
-	copy(k[:], limits)
-	if known, ok := l.variants.Get(k); ok {
+	if known, ok := l.variants.Get(limits); ok {
 		return known, nil
 	}
-	made, err := l.variant(slices.Clone(k[:len(limits)]))
+	made, err := l.variant(append([]Limit(nil), limits...))
 	if err != nil {
 		return nil, err
 	}
-	return l.variants.Put(k, made), nil
+	return l.variants.Put(made.policy.Limits, made), nil
 }
 
 // variant returns a limiter with other limits that keeps its variants with those of l.

@@ -10,12 +10,9 @@ import (
 
 // Limits on what is kept of charges whose limits depend on the request.
 const (
-	maxVariants      = 1024
-	maxVariantLimits = 4 // limits of a variant that is kept
-	maxVariantParts  = 8 // charges of a request whose header fields are kept
+	maxVariants     = 1024
+	maxVariantParts = 8 // charges of a request whose header fields are kept
 )
-
-type variantKey [maxVariantLimits]headgate.Limit
 
 // Variants has the charges with other limits for one policy. It may be used concurrently.
 type Variants struct {
@@ -23,7 +20,7 @@ type Variants struct {
 	policy headgate.Policy
 	kind   string
 	base   *Charge
-	known  *memo.Map[variantKey, *Charge]
+	known  *memo.Lists[headgate.Limit, *Charge]
 }
 
 // NewVariants returns the variants of base, which policy was bound to, with the kind of
@@ -34,7 +31,7 @@ func NewVariants(store headgate.Store, policy headgate.Policy, kind string, base
 		return nil, fmt.Errorf("%w: a charge with Limits has a policy without a name, so the limits would not share state; "+
 			"name it with headgate.MustNamedPolicy", invalid)
 	}
-	return &Variants{store, policy, kind, base, memo.New[variantKey, *Charge](maxVariants)}, nil
+	return &Variants{store, policy, kind, base, memo.NewLists[headgate.Limit, *Charge](maxVariants, hashLimit)}, nil
 }
 
 // Of returns the charge with the given limits, or the base if there are none. It
@@ -44,20 +41,17 @@ func (v *Variants) Of(limits []headgate.Limit) (*Charge, error) {
 	if len(limits) == 0 {
 		return v.base, nil
 	}
-	var k variantKey
-	if len(limits) > maxVariantLimits {
-		return v.bind(limits)
-	}
-	copy(k[:], limits)
-	if known, ok := v.known.Get(k); ok {
+	if known, ok := v.known.Get(limits); ok {
 		return known, nil
 	}
 	made, err := v.bind(limits)
 	if err != nil {
 		return nil, err
 	}
-	return v.known.Put(k, made), nil
+	return v.known.Put(limits, made), nil
 }
+
+func hashLimit(l headgate.Limit) uint64 { return uint64(l.Rate)*31 + uint64(l.Period) }
 
 func (v *Variants) bind(limits []headgate.Limit) (*Charge, error) {
 	policy, binder := v.policy, Binder{Store: v.store}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -146,5 +147,32 @@ func TestOverridesDoNotAllocate(t *testing.T) {
 		if got != 0 {
 			t.Errorf("%q: got %v allocations want 0", key, got)
 		}
+	}
+}
+
+// BenchmarkOverrides measures a lookup among many overrides of each kind.
+func BenchmarkOverrides(b *testing.B) {
+	terms := engine.PolicyOptions{
+		Overrides: make(map[string][]headgate.Limit), Patterns: make(map[string][]headgate.Limit),
+		Networks: make(map[netip.Prefix][]headgate.Limit),
+	}
+	for i := range 100 {
+		terms.Overrides[fmt.Sprint("key-", i)] = limits("10/s")
+		terms.Patterns[fmt.Sprint("tenant-", i, "-*")] = limits("10/s")
+		terms.Networks[netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16)] = limits("10/s")
+	}
+	e, err := engine.New(memstore.New(nil), &engine.Options{
+		Policies: map[string]headgate.Policy{"p": headgate.MustPolicy("5/1h")}, PolicyOptions: map[string]engine.PolicyOptions{"p": terms},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, key := range []string{"key-50", "tenant-50-x", "10.50.1.1", "no override at all"} {
+		b.Run(key, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = e.ActiveConfig().OverrideOf("p", key)
+			}
+		})
 	}
 }
