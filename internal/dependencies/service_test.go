@@ -62,12 +62,12 @@ var serviceRules = map[string]packageRule{
 		tests: []string{"internal/leaktest", "internal/testserver", service("controlplane")},
 	},
 	service("forwardauth"): {
-		why: "an interface knows its protocol and the engine",
+		why: "an interface knows its protocol and the engine; its tests commit holds over HTTP",
 		code: []string{
-			"clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing"),
+			".", "clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing"),
 		},
 		tests: []string{
-			".", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore",
+			"internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", service("httpapi"),
 		},
 	},
 	service("httpapi"): {

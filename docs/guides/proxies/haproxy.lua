@@ -11,6 +11,7 @@ local variables = {
   ["ratelimit-policy"] = "txn.limit_policy",
   ["ratelimit"] = "txn.limit_left",
   ["retry-after"] = "txn.limit_wait",
+  ["x-ratelimit-hold"] = "txn.limit_hold",
 }
 
 -- HAProxy's own statuses if Headgate is unavailable or too slow.
@@ -39,4 +40,15 @@ core.register_action("headgate", {"http-req"}, function(txn)
     local values = response.headers and response.headers[name]
     if values then txn:set_var(variable, values[0]) end
   end
+end)
+
+-- headgate_commit ends the hold of a request with the cost that the application returns
+-- in the field X-Cost. Without the field, the cost is 1, as charged. If Headgate does not
+-- respond, the hold expires.
+core.register_action("headgate_commit", {"http-res"}, function(txn)
+  local cost = tonumber(txn.sf:res_fhdr("x-cost")) or 1
+  core.httpclient():post{
+    url = "http://127.0.0.1/v1/commit", dst = "abns@headgate", timeout = 10000,
+    body = string.format('{"hold":"%s","actual":%d}', txn:get_var("txn.limit_hold"), cost),
+  }
 end)

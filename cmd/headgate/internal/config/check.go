@@ -17,7 +17,7 @@ import (
 
 // check records errors in combinations of values, each of which is valid alone.
 func (d *decoder) check(f *File) {
-	names, onlyHolds := slices.Sorted(maps.Keys(f.Policies)), map[string]bool{}
+	names := slices.Sorted(maps.Keys(f.Policies))
 	for _, name := range names {
 		policy, path := f.Policies[name], join("policies", plain(name))
 		if _, named := d.at[join(path, "algorithm")]; !named && policy.choosesAlgorithm() {
@@ -25,10 +25,9 @@ func (d *decoder) check(f *File) {
 			f.Policies[name] = policy
 		}
 		d.checkPolicy(path, name, &policy)
-		onlyHolds[name] = policy.onlyHolds()
 	}
 	for i := range f.Routes {
-		d.checkRoute(routePath(i), &f.Routes[i], names, onlyHolds)
+		d.checkRoute(routePath(i), &f.Routes[i], f.Policies, names)
 	}
 	if !d.hasErrorBelow("routes") {
 		d.checkReachable(f.Routes)
@@ -43,9 +42,9 @@ func (p *Policy) choosesAlgorithm() bool {
 	})
 }
 
-// onlyHolds reports whether only holds take units of a limit of the policy.
-func (p *Policy) onlyHolds() bool {
-	return slices.ContainsFunc(p.allLimits(), func(l headgate.Limit) bool { return p.Algorithm.For(l).OnlyHolds() })
+// uses reports whether the algorithm of a limit of the policy has a property.
+func (p *Policy) uses(property func(headgate.Algorithm) bool) bool {
+	return slices.ContainsFunc(p.allLimits(), func(l headgate.Limit) bool { return property(p.Algorithm.For(l)) })
 }
 
 // allLimits returns the limits of the policy and of its overrides.
@@ -147,22 +146,26 @@ func limitMessage(text string, err error) string {
 	return err.Error()
 }
 
-// checkRoute records errors for the policies of a route. onlyHolds has the names of the
-// policies that limit concurrent work: a route decides before the work and never learns
-// of its end.
-func (d *decoder) checkRoute(path string, r *Route, names []string, onlyHolds map[string]bool) {
+// checkRoute records errors for the policies of a route. Policies that limit concurrent
+// work need a hold, because a route decides before the work and never learns of its end.
+// Policies with a queue have no holds.
+func (d *decoder) checkRoute(path string, r *Route, policies map[string]Policy, names []string) {
 	for i, name := range r.Policies {
 		at := join(path, "policies") + "[" + strconv.Itoa(i) + "]"
 		if _, read := d.at[at]; !read || d.hasErrorBelow(at) {
 			continue
 		}
+		policy := policies[name]
 		switch first := slices.Index(r.Policies[:i], name); {
 		case first >= 0:
 			d.fail(d.at[at], at, false, "duplicate policy %s; the first is policies[%d]", clip(name), first)
 		case !slices.Contains(names, name):
 			d.fail(d.at[at], at, false, "%s", unknownPolicy(name, names))
-		case onlyHolds[name]:
-			d.fail(d.at[at], at, false, "policy %s limits concurrent work, which a route cannot end; use /v1/hold and /v1/commit, or remove it here", clip(name))
+		case r.Hold == 0 && policy.uses(headgate.Algorithm.OnlyHolds):
+			d.fail(d.at[at], at, false, "policy %s limits concurrent work, which a route cannot end; add hold: 1m to the route and"+
+				" commit each hold with /v1/commit, or remove it here", clip(name))
+		case r.Hold > 0 && policy.uses(headgate.Algorithm.Queues):
+			d.fail(d.at[at], at, false, "policy %s has a queue, and a queue has no holds; remove it here, or hold from the route", clip(name))
 		}
 	}
 	d.checkHeaders(join(path, "match.header"), r.Match.Header)
@@ -235,7 +238,7 @@ func (d *decoder) checkReachable(from []Route) {
 func routesOf(from []Route) []routing.Route {
 	routes := make([]routing.Route, len(from))
 	for i, r := range from {
-		routes[i] = routing.Route{Host: r.Match.Host, Path: r.Match.Path, Headers: r.headers(), Policies: r.Policies}
+		routes[i] = routing.Route{Host: r.Match.Host, Path: r.Match.Path, Headers: r.headers(), Policies: r.Policies, Hold: r.Hold}
 		for _, m := range r.Match.Method {
 			_ = routes[i].Methods.Add(string(m)) // checkRoute has rejected duplicates
 		}

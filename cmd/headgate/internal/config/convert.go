@@ -42,8 +42,17 @@ func (c *Config) Proxies() []netip.Prefix {
 // policy returns the policy in the form that package headgate defines.
 func (p *Policy) policy(name string) headgate.Policy {
 	return headgate.Policy{
-		Name: name, Limits: p.Limits, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError,
+		Name: name, Limits: p.Limits, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError, Holds: p.Holds.settings(),
 	}
+}
+
+// settings returns the settings in the form that package headgate defines. The tags of
+// h list the values that it parses.
+func (h *Holds) settings() (s headgate.HoldSettings) {
+	s.OnExpiry, _ = headgate.ParseOnExpiry(h.OnExpiry)
+	s.Over, _ = headgate.ParseOver(h.Over)
+	s.MaxOpen, s.CapAmount = h.MaxOpen, h.CapAmount
+	return s
 }
 
 // options returns the settings of the policy in the form that the engine defines.

@@ -208,6 +208,9 @@ var presets sync.Map
 func preset(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	for _, m := range membersOf(t) {
+		if m.typ.Kind() == reflect.Struct && !isLeaf(m.typ) {
+			setDefaults(v.FieldByIndex(m.index))
+		}
 		if text := m.tag.Get("default"); text != "" {
 			value, wrong := parseText(m.typ, m.tag, text)
 			if wrong != nil {

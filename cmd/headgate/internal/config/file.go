@@ -134,13 +134,25 @@ type Policy struct {
 	OnStoreError headgate.OnStoreError       `yaml:"on_store_error" oneof:"closed open local"`
 	Shadow       bool                        `yaml:"shadow" default:"false"`
 	Enforce      engine.Percent              `yaml:"enforce" default:"100%"`
+	Holds        Holds                       `yaml:"holds"`
 	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key: pattern: network:" count:"1 32"`
+}
+
+// Holds are the settings of a policy for holds; see [headgate.HoldSettings].
+type Holds struct {
+	OnExpiry  string `yaml:"on_expiry" oneof:"keep release"`
+	Over      string `yaml:"over" default:"owe" oneof:"owe clip"`
+	MaxOpen   int    `yaml:"max_open" default:"1000" range:"1 100000"`
+	CapAmount bool   `yaml:"cap_amount" default:"false"`
 }
 
 // Route assigns policies to the requests that Match selects.
 type Route struct {
 	Match    Match    `yaml:"match"`
 	Policies []string `yaml:"policies" required:"yes" count:"0 32"`
+	// Hold is the TTL of the hold that the forward-auth API opens for a request. If it is
+	// 0, the request is charged without a hold.
+	Hold time.Duration `yaml:"hold" range:"1ms 168h"`
 }
 
 // Match selects requests. An empty field matches every request.

@@ -39,10 +39,9 @@ const (
 	writeLimits     = `a limit is one text: write limits: ["100/1m"]`
 	writeMatch      = "write routes: [{match: {path: /api/**}, policies: [api]}]"
 	clientSendsCost = `remove it; the client sends the cost with each check: POST /v1/check {"policy":"NAME","key":"alice","cost":1200}`
-	noConcurrency   = "limits on concurrent requests are not supported; nearest: algorithm: leaky_bucket, " +
-		`limits: ["5/s queue 10"], which spaces requests evenly`
-	noMonths  = `write limits: ["100000/month"]`
-	noHeaders = "a route matches host, method, path and header; if the limit depends on anything else, the application selects " +
+	noConcurrency   = `write limits: ["16 concurrent"], and open a hold for each request`
+	noMonths        = `write limits: ["100000/month"]`
+	noHeaders       = "a route matches host, method, path and header; if the limit depends on anything else, the application selects " +
 		`the policy: POST /v1/check {"policy":"NAME","key":"alice"}`
 )
 

@@ -198,15 +198,19 @@ max_checks: 7
 max_key_bytes: 70
 policies:
   a: {limits: [5/1h queue 3, 9/1d], algorithm: leaky_bucket, key: host, enforce: 25%, overrides: {"key:k": [6/1h]}}
-  b: {limits: [5/1h], on_store_error: closed, shadow: true}
+  b: {limits: [5/1h], on_store_error: closed, shadow: true, holds: {on_expiry: release, over: clip, max_open: 7, cap_amount: true}}
 routes:
   - match: {host: "*.example.com", method: [post], path: /x}
     policies: [a, b]
 `).Engine()
 	a := headgate.Policy{
 		Name: "a", Limits: headgate.MustPolicy("5/1h queue 3", "9/1d").Limits, Algorithm: headgate.LeakyBucket, OnStoreError: headgate.FailOpen,
+		Holds: headgate.HoldSettings{MaxOpen: headgate.DefaultMaxOpenHolds},
 	}
-	b := headgate.Policy{Name: "b", Limits: headgate.MustPolicy("5/1h").Limits, Algorithm: headgate.TokenBucket, OnStoreError: headgate.FailClosed}
+	b := headgate.Policy{
+		Name: "b", Limits: headgate.MustPolicy("5/1h").Limits, Algorithm: headgate.TokenBucket, OnStoreError: headgate.FailClosed,
+		Holds: headgate.HoldSettings{OnExpiry: headgate.ReleaseExpired, Over: headgate.ClipExcess, MaxOpen: 7, CapAmount: true},
+	}
 	if !reflect.DeepEqual(opts.Policies, map[string]headgate.Policy{"a": a, "b": b}) {
 		t.Errorf("policies: got %+v want %+v and %+v", opts.Policies, a, b)
 	}
@@ -243,14 +247,14 @@ func TestFullFile(t *testing.T) {
 			t.Errorf("the full file does not contain %s", s.Path)
 		}
 	}
-	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
+	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Holds](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
 		for i := range part.NumField() {
 			if name := part.Field(i).Tag.Get("yaml"); !bytes.Contains(text, []byte(name+":")) {
 				t.Errorf("the full file does not contain %s of a %s", name, part.Name())
 			}
 		}
 	}
-	if got := slices.Sorted(maps.Keys(c.Policies)); !slices.Equal(got, []string{"api", "api-address", "login", "upload"}) || len(c.Routes) != 4 {
+	if got := slices.Sorted(maps.Keys(c.Policies)); !slices.Equal(got, []string{"api", "api-address", "login", "tokens", "upload"}) || len(c.Routes) != 5 {
 		t.Errorf("got policies %q and %d routes", got, len(c.Routes))
 	}
 	parsed, err := config.Parse(config.FullFile, text)

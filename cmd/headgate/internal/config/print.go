@@ -62,8 +62,8 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 		n := &yaml.Node{Kind: yaml.MappingNode}
 		for _, m := range membersOf(v.Type()) {
 			field := v.FieldByIndex(m.index)
-			if m.name == "enforce" && field.Interface() == engine.All {
-				continue // 100 % is the default, and a policy with shadow: true must not have enforce
+			if isOmitted(m.name, field) {
+				continue
 			}
 			add(n, m.name, c.node(field, join(path, m.name)))
 		}
@@ -76,6 +76,21 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 		return orNil(n)
 	}
 	return c.sequence(v, path)
+}
+
+// isOmitted reports whether a field of a policy or of a route is omitted, because it has
+// its default.
+func isOmitted(name string, v reflect.Value) bool {
+	switch name {
+	case "enforce": // a policy with shadow: true must not have it
+		return v.Interface() == engine.All
+	case "holds":
+		return v.Interface() == preset(v.Type()).Interface()
+	case "hold":
+		return v.IsZero()
+	default:
+		return false
+	}
 }
 
 func (c *Config) scalar(v reflect.Value, path string) *yaml.Node {

@@ -14,6 +14,9 @@ import (
 // form of net/http.
 const decisionField = "X-Ratelimit-Decision"
 
+// holdField is the name of the header field with the token of the hold.
+const holdField = "X-Ratelimit-Hold"
+
 // Values of header fields that all responses share. They must not be modified.
 var (
 	allowed = []string{"allow"}

@@ -23,13 +23,16 @@ package forwardauth
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
@@ -106,6 +109,10 @@ func (h *Handler) trustOf(s *engine.ActiveConfig) (*trust, error) {
 // field X-RateLimit-Decision is allow, deny, or error if no decision was made. If a
 // queue allows a request with a delay, the response is sent when the delay ends. If the
 // proxy disconnects earlier, the request's place in the queue is cancelled.
+//
+// If the request's route has a Hold, an allowed response has the token of the hold in the
+// header field X-RateLimit-Hold. The application or the proxy commits it with the actual
+// cost. The proxy must not send the token to the client, because it contains the keys.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -121,7 +128,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allow(w)
 		return
 	}
-	if err := c.config.Admit(r.Context(), c.checks, &c.answer); err != nil {
+	token, err := c.admit(r.Context())
+	if err != nil {
 		h.writeError(w, err)
 		return
 	}
@@ -130,6 +138,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.fields.Write(w.Header(), &c.answer); c.answer.Allowed {
+		if token != "" {
+			w.Header()[holdField] = []string{token}
+		}
 		allow(w)
 	} else {
 		writeDenial(w, deny, &c.answer)
@@ -142,6 +153,7 @@ type call struct {
 	described routing.Request
 	charges   []routing.PolicyKey
 	checks    []engine.Check
+	hold      time.Duration // TTL of the hold for the request; 0 if there is none
 	answer    engine.Answer
 }
 
@@ -152,7 +164,21 @@ func (c *call) release() {
 	clear(c.charges)
 	clear(c.checks)
 	c.config, c.described, c.charges, c.checks = nil, routing.Request{}, c.charges[:0], c.checks[:0]
+	c.hold = 0
 	calls.Put(c)
+}
+
+// admit charges the request, with a hold if its route requires one. It returns the
+// token of the hold.
+func (c *call) admit(ctx context.Context) (token string, err error) {
+	if c.hold == 0 {
+		return "", c.config.Admit(ctx, c.checks, &c.answer)
+	}
+	hold := engine.OpenHold{ID: headgate.NewHoldID(), Checks: c.checks}
+	if err := c.config.Hold(ctx, headgate.StoreClock, c.hold, &hold, &c.answer); err != nil || !c.answer.Allowed {
+		return "", err
+	}
+	return hold.Token(), nil
 }
 
 // read reads the described request into c, and determines the checks for it.
@@ -179,6 +205,7 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 		return refuse(http.StatusBadRequest, name+" is repeated; configure the proxy to replace the client's field")
 	} else {
 		c.charges = routes.AppendPolicyKeys(c.charges, &c.described)
+		c.hold = routes.HoldTTL(&c.described)
 	}
 	if !c.described.ClientAddr.IsValid() && c.needsClient(routes) {
 		return refuse(http.StatusBadRequest, "the client's address is missing or invalid; configure the proxy to set "+format.client)

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
@@ -30,6 +31,7 @@ var policies = map[string]headgate.Policy{
 	"plain":  {Limits: []headgate.Limit{headgate.MustParseLimit("1000000/24h")}},
 	"paced":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/1s queue 5")}, Algorithm: headgate.LeakyBucket},
 	"quick":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/300ms queue 5")}, Algorithm: headgate.LeakyBucket},
+	"held":   {Limits: []headgate.Limit{headgate.MustParseLimit("10/24h")}, Algorithm: headgate.SlidingLog},
 	"shadow": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
 }
 
@@ -45,6 +47,7 @@ func routes() *routing.Table {
 		{Path: must(routing.ParsePath("/api/**")), Policies: []string{"api", "plain"}},
 		{Path: must(routing.ParsePath("/paced")), Policies: []string{"paced"}},
 		{Path: must(routing.ParsePath("/watched")), Policies: []string{"shadow"}},
+		{Path: must(routing.ParsePath("/held/**")), Policies: []string{"held", "plain"}, Hold: time.Hour},
 		{Path: must(routing.ParsePath("/health")), Policies: nil},
 		{Path: must(routing.ParsePath("/plain/**")), Policies: []string{"plain"}},
 		{Host: must(routing.ParseHost("*.example.com")), Policies: []string{"plain"}},

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
 	"github.com/headgate/headgate/internal/testserver"
 )
 
@@ -155,8 +156,9 @@ func newChain(t *testing.T, file string) *chain {
 
 func chainOf(t *testing.T, file, text string) *chain {
 	t.Helper()
-	h, store := newHandler(t, &options{Options: forwardauth.Options{Local: true}})
-	c := chainTo(t, file, text, h, askTimeout)
+	h, e, store := newEngineHandler(t, &options{Options: forwardauth.Options{Local: true}})
+	api := httpapi.New(e, &httpapi.Options{Mounted: map[string]http.Handler{forwardauth.Path: h}})
+	c := chainTo(t, file, text, api, askTimeout)
 	c.closeStore = store.Close
 	return c
 }
@@ -166,7 +168,7 @@ func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Durat
 	t.Helper()
 	c := &chain{file: file}
 	mux := http.NewServeMux()
-	mux.Handle(forwardauth.Path, h)
+	mux.Handle("/v1/", h)
 	service := httptest.NewUnstartedServer(mux)
 	service.Config.MaxHeaderBytes = 16 << 10 // as headgate serve has it
 	service.Start()
@@ -179,6 +181,9 @@ func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Durat
 		c.last.Store(r)
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("X-Application", "yes")
+		if cost := r.Header.Get("X-Work"); cost != "" {
+			w.Header().Set("X-Cost", cost)
+		}
 		if status, err := strconv.Atoi(r.Header.Get("X-Status")); err == nil {
 			w.WriteHeader(status)
 		}

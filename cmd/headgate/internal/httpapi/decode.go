@@ -64,6 +64,7 @@ type request struct {
 	holds  []engine.OpenHold // holds of the tokens in the body
 	isList bool              // whether the body has a list of tokens
 	actual []int64
+	same   bool // whether actual has one cost, which is that of every check
 }
 
 // path returns the path, in the body, of a field of the check with the given index. If
@@ -74,6 +75,8 @@ func (r *request) path(index int, field string) string {
 		return checkPath(index, field)
 	case len(r.holds) == 0:
 		return field
+	case field == "cost" && r.same:
+		return "actual"
 	case field == "cost":
 		return "actual[" + strconv.Itoa(index) + "]"
 	case !r.isList:

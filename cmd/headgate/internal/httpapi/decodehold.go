@@ -22,6 +22,13 @@ func (d *decoder) holdValue(f fields) (err error) {
 	case holdsField:
 		err = d.list(d.token)
 	case actualField:
+		if d.skipSpace(); d.isNext('-') || d.isDigit() {
+			d.same = true
+			return d.actualCost()
+		}
+		if !d.isNext('[') {
+			return d.wrongType("an array or a whole number")
+		}
 		err = d.list(d.actualCost)
 	}
 	return err

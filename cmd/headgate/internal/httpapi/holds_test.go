@@ -78,6 +78,19 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// A number is the actual cost of every check.
+func TestCommitSameCost(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, nil)
+	_, h := s.hold("/v1/hold", `{"ttl":"1h","checks":[{"limit":"10/365d","key":"k","cost":6},{"policy":"login","key":"k","cost":1}]}`)
+	if status, got := s.hold("/v1/commit", `{"hold":"`+h.Hold+`","actual": 3}`); status != 200 || got.Remaining != 2 {
+		t.Fatalf("got %d %+v want 2 remaining", status, got)
+	}
+	if _, got := s.hold("/v1/peek", `{"limit":"10/365d","key":"k"}`); got.Remaining != 7 {
+		t.Errorf("got %+v want 7 remaining", got)
+	}
+}
+
 // A hold that was allowed while the store was unavailable has nothing to correct.
 func TestHoldOfOutage(t *testing.T) {
 	t.Parallel()
@@ -199,7 +212,8 @@ func TestHoldProblems(t *testing.T) {
 		{"no hold", "/v1/commit", `{"actual":[1]}`, 400, "hold", "", `field "hold" is required`},
 		{"no actual", "/v1/commit", `{"hold":"` + open + `"}`, 400, "actual", "", `field "actual" is required`},
 		{"no actual costs", "/v1/commit", `{"hold":"` + open + `","actual":[]}`, 400, "actual", "", "is empty"},
-		{"actual as a number", "/v1/commit", `{"hold":"` + open + `","actual":1}`, 400, "actual", "", "must be an array, not a number"},
+		{"actual as an object", "/v1/commit", `{"hold":"` + open + `","actual":{}}`, 400, "actual", "", "must be an array or a whole number, not an object"},
+		{"a negative number", "/v1/commit", `{"hold":"` + open + `","actual":-1}`, 400, "actual", "", "cost is -1; must be 0 or more"},
 		{"actual as text", "/v1/commit", `{"hold":"` + open + `","actual":["1"]}`, 400, "actual[0]", "", "must be a whole number, not a string"},
 		{"too many actual costs", "/v1/commit", `{"hold":"` + open + `","actual":[1,1]}`, 400, "actual", "", "the number of actual costs is 2; must be 1"},
 		{"a negative actual cost", "/v1/commit", `{"hold":"` + open + `","actual":[-1]}`, 400, "actual[0]", "", "cost is -1; must be 0 or more"},

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/headgate/headgate"
@@ -47,7 +48,11 @@ func openHold(ctx context.Context, active *engine.ActiveConfig, c *call) error {
 }
 
 func commitHold(ctx context.Context, active *engine.ActiveConfig, c *call) error {
-	return active.Commit(ctx, headgate.StoreClock, &c.in.holds[0], c.in.actual, &c.answer)
+	hold, actual := &c.in.holds[0], c.in.actual
+	if c.in.same {
+		actual = slices.Repeat(actual, len(hold.Checks))
+	}
+	return active.Commit(ctx, headgate.StoreClock, hold, actual, &c.answer)
 }
 
 func cancelHold(ctx context.Context, active *engine.ActiveConfig, c *call) error {

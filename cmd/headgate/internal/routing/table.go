@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/internal/urlpath"
 )
@@ -18,6 +19,7 @@ type Route struct {
 	Path     Path
 	Headers  []HeaderMatch // all of them must match
 	Policies []string      // names of policies; empty means that the request is allowed
+	Hold     time.Duration // TTL of the hold of each request; 0 means that no hold is opened
 }
 
 // PolicyKey is the name of a policy that applies to a request, and the request's key
@@ -33,13 +35,15 @@ type Table struct {
 	routes  []Route
 	keys    map[string]Key
 	headers []string // names of the header fields that routes match
+	holds   bool     // whether any route has a Hold
 }
 
 // NewTable returns a table with the given routes, in order of priority, and the
 // policies' key expressions by policy name. A policy without an expression has the zero
 // Key. The arguments must not be changed after the call.
 func NewTable(routes []Route, keys map[string]Key) *Table {
-	return &Table{routes, keys, headersOf(routes)}
+	holds := slices.ContainsFunc(routes, func(r Route) bool { return r.Hold > 0 })
+	return &Table{routes, keys, headersOf(routes), holds}
 }
 
 // none is the index that [Table.first] returns if no route matches.
@@ -87,6 +91,19 @@ func (t *Table) AppendPolicyKeys(dst []PolicyKey, r *Request) []PolicyKey {
 		}
 	}
 	return dst
+}
+
+// HoldTTL returns the TTL of the hold for a request: the longest of its routes, or 0 if
+// none of them has a Hold.
+func (t *Table) HoldTTL(r *Request) (ttl time.Duration) {
+	if !t.holds {
+		return 0
+	}
+	var array [2]int
+	for _, route := range t.AppendRoutes(array[:0], r) {
+		ttl = max(ttl, t.routes[route].Hold)
+	}
+	return ttl
 }
 
 // KeyOf returns the key expression of a policy, or the zero Key if the policy has none.
