@@ -33,6 +33,8 @@ func benchCases() []benchCase {
 	off := &httplimit.Options{Fields: &httpfields.Options{Dialects: []httpfields.Dialect{httpfields.Off}}}
 	wide := policy("api", "1000000000/1s")
 	never := func(*http.Request) bool { return false }
+	plan := headgate.MustPolicy("900000000/1s burst 1000000000").Limits
+	limitsOf := func(*http.Request) []headgate.Limit { return plan }
 	return []benchCase{
 		{"IPv4", nil, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 2},
 		{"IPv6", nil, httplimit.Charge{Policy: wide}, "[2001:db8:1234:5678:9abc:def0:1234:5678]:4711", 2},
@@ -40,6 +42,7 @@ func benchCases() []benchCase {
 		{"without fields", off, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0},
 		{"skipped", &httplimit.Options{Skip: func(*http.Request) bool { return true }}, httplimit.Charge{Policy: wide}, "203.0.113.9:4711", 0},
 		{"no charge applies", nil, httplimit.Charge{Policy: wide, When: never}, "203.0.113.9:4711", 0},
+		{"limits of a plan", nil, httplimit.Charge{Policy: wide, Limits: limitsOf}, "203.0.113.9:4711", 2},
 		{"joined key", nil, httplimit.Charge{Policy: wide, Key: httplimit.Join(httplimit.Address(), httplimit.Method(), httplimit.Path())}, "203.0.113.9:4711", 2},
 	}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 )
 
@@ -127,10 +129,19 @@ func (e *explanation) decision() string {
 	switch {
 	case e.Allowed:
 		return "allowed" + note
+	case e.isBlocked():
+		return "denied by " + strings.Join(e.DeniedBy, ", ") + "; the key is blocked" + note
 	case e.RetryAfter == 0:
 		return "denied by " + strings.Join(e.DeniedBy, ", ") + "; the cost exceeds the limit, so a retry cannot succeed" + note
 	}
 	return "denied by " + strings.Join(e.DeniedBy, ", ") + "; allowed again in " + waitOf(e.RetryAfter) + note
+}
+
+// isBlocked reports whether an enforced policy denies every request of the key.
+func (e *explanation) isBlocked() bool {
+	return slices.ContainsFunc(e.Policies, func(p explainedPolicy) bool {
+		return !p.Allowed && !p.shadow && p.Limits[0].Limit == headgate.Blocked().String()
+	})
 }
 
 func waitOf(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }
