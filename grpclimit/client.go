@@ -53,6 +53,7 @@ type ClientOptions struct {
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
+	alive   *headgate.KeepAlive // extends the slots of calls in progress
 }
 
 // clientCharge is a charge with the limiter for its policy.
@@ -82,10 +83,16 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 	if err != nil {
 		return nil, err
 	}
-	for _, charge := range charges {
+	if c.alive, err = headgate.NewKeepAlive(nil); err != nil {
+		return nil, err
+	}
+	for i, charge := range charges {
 		limiter, err := headgate.New(store, charge.Policy, &headgate.Options{Observer: c.opts.Observer})
 		if err != nil {
 			return nil, err
+		}
+		if limiter.OnlyHolds() && charge.PerMessage {
+			return nil, fmt.Errorf("%w: charge %d has PerMessage and a limit of concurrent work, but a message has no end; use either", ErrInvalidOptions, i+1)
 		}
 		if charge.Limits != nil && charge.Policy.Name == "" {
 			return nil, fmt.Errorf("%w: a charge with Limits has a policy without a name, so the limits would not share state; "+
@@ -118,10 +125,11 @@ func (c *Client) Unary(
 		return invoker(ctx, method, req, reply, cc, opts...)
 	}
 	for sent := 0; ; sent++ {
-		if err := c.wait(ctx, call, wholeCall); err != nil {
+		slots, err := c.wait(ctx, call, wholeCall)
+		if err != nil {
 			return err
 		}
-		err := invoker(ctx, method, req, reply, cc, opts...)
+		err = slots.during(ctx, func() error { return invoker(ctx, method, req, reply, cc, opts...) })
 		if sent >= c.opts.Retries || !c.awaitRetry(ctx, err) {
 			return err
 		}
@@ -140,14 +148,19 @@ func (c *Client) Stream(
 	if c.skips(ctx, call) {
 		return streamer(ctx, desc, cc, method, opts...)
 	}
-	if err := c.wait(ctx, call, streamOpen); err != nil {
+	slots, err := c.wait(ctx, call, streamOpen)
+	if err != nil {
 		return nil, err
 	}
 	stream, err := streamer(ctx, desc, cc, method, opts...)
-	if err != nil || !c.chargesMessages() {
+	if err != nil {
+		slots.end(ctx)
 		return stream, err
 	}
-	return &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}, nil
+	if c.chargesMessages() {
+		stream = &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}
+	}
+	return slots.until(ctx, stream, desc), nil
 }
 
 // clientStream is a stream on which SendMsg waits before it sends a message.
@@ -188,7 +201,8 @@ func (s *clientStream) waitContext() context.Context {
 func (s *clientStream) SendMsg(m any) error {
 	call := s.call
 	call.Message = m
-	if err := s.client.wait(s.waitContext(), call, streamMessage); err != nil {
+	slots, err := s.client.wait(s.waitContext(), call, streamMessage)
+	if slots.end(s.ctx); err != nil {
 		return err
 	}
 	return s.ClientStream.SendMsg(m)
@@ -228,8 +242,9 @@ func (c *Client) chargesMessages() bool {
 }
 
 // wait blocks until all charges of call for the phase p are made. If one charge fails,
-// wait refunds the charges that were made before it and returns an error.
-func (c *Client) wait(ctx context.Context, call Call, p phase) error {
+// wait refunds the charges that were made before it and returns an error. It returns the
+// slots that the call holds, or nil.
+func (c *Client) wait(ctx context.Context, call Call, p phase) (held *clientSlots, err error) {
 	var receipt *turn.Receipt // records the charges that are already made, to refund them
 	if len(c.charges) > 1 {
 		ctx, receipt = turn.WithReceipt(ctx)
@@ -241,7 +256,14 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 		}
 		key, cost := charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), charge.cost(ctx, call)
 		limiter, err := charge.limiterFor(ctx, call)
-		if err == nil {
+		switch {
+		case err != nil:
+		case limiter.OnlyHolds():
+			if held == nil {
+				held = &clientSlots{alive: c.alive}
+			}
+			err = held.take(ctx, limiter, key, cost)
+		default:
 			err = limiter.WaitN(ctx, key, cost)
 		}
 		if err != nil {
@@ -249,10 +271,11 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) error {
 		}
 		if err != nil {
 			receipt.Undo(ctx)
-			return err
+			held.undo(ctx)
+			return nil, err
 		}
 	}
-	return nil
+	return held, nil
 }
 
 // limiterFor returns the limiter with the limits of a call.
@@ -272,7 +295,7 @@ func (c *clientCharge) limiterFor(ctx context.Context, call Call) (*headgate.Lim
 func (c *Client) waitError(ctx context.Context, call Call, policy string, err error) error {
 	e := &notSentError{policy: policy, err: err}
 	switch {
-	case errors.Is(err, headgate.ErrWouldExceedDeadline), errors.Is(err, headgate.ErrNeverAllowed):
+	case errors.Is(err, headgate.ErrWouldExceedDeadline), errors.Is(err, headgate.ErrNeverAllowed), errors.Is(err, ErrNoSlot):
 		e.code = codes.ResourceExhausted
 	case ctx.Err() != nil:
 		e.code = status.FromContextError(ctx.Err()).Code()

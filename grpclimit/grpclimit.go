@@ -46,6 +46,10 @@ import (
 // and httpfields.
 var ErrInvalidOptions = errors.New("grpclimit: invalid options")
 
+// ErrNoSlot is matched by the error of a client's call that was not sent because a limit
+// such as “16 concurrent” denied it.
+var ErrNoSlot = errors.New("grpclimit: no slot is available")
+
 // Charge defines what a call spends: a policy, the key, and the cost in units.
 type Charge struct {
 	// Policy is the policy with the limits. Its name appears in metadata, details and
@@ -55,6 +59,13 @@ type Charge struct {
 	// kind. If two constructors get the same store, and their policies have no name and
 	// the same limit but different functions as keys, the second returns an error: see
 	// [headgate.MustNamedPolicy].
+	//
+	// Under a limit such as “16 concurrent”, a call holds slots until its handler ends in
+	// any way, and on a client until the call or stream ends. The hold is extended in the
+	// meantime; after a crash the slots become available after at most 30 s. A server
+	// takes all charges together or none. A client fails a call for which no slot is
+	// available, with RESOURCE_EXHAUSTED and [ErrNoSlot]. Such a policy cannot have
+	// PerMessage.
 	Policy headgate.Policy
 	// Limits returns the limits of a call, such as those of the plan of its user, in
 	// place of those of Policy. An empty result selects those of Policy, which must have

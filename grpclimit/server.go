@@ -2,6 +2,7 @@ package grpclimit
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -20,6 +21,7 @@ type Server struct {
 	unary    group // all charges; made for a unary call
 	opening  group // the charges that are made when a stream opens
 	messages group // the charges that are made for each message of a stream
+	keeper   *admission.Keeper
 }
 
 // NewServer returns interceptors that allow a call if every charge that applies to it
@@ -62,6 +64,10 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		}
 		s.add(b)
 	}
+	if err := checkSlots(store, charges, bound); err != nil {
+		return nil, err
+	}
+	s.keeper = admission.NewKeeper(store, headgate.DefaultKeepAliveTTL)
 	core := &admission.Core{Store: store, Observer: s.opts.Observer}
 	for _, g := range []*group{&s.unary, &s.opening, &s.messages} {
 		g.core, g.writer, g.addresses = core, writer, addrs
@@ -69,6 +75,21 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		g.setFields()
 	}
 	return s, nil
+}
+
+// checkSlots returns an error for a charge of slots that the store or PerMessage does not
+// permit.
+func checkSlots(store headgate.Store, charges []Charge, bound []admission.Charge) error {
+	for i := range bound {
+		if !bound[i].Slots {
+			continue
+		}
+		if charges[i].PerMessage {
+			return fmt.Errorf("%w: charge %d has PerMessage and a limit of concurrent work, but a message has no end; use either", ErrInvalidOptions, i+1)
+		}
+		return admission.CheckHolds(store, bound, "a limit of concurrent work", ErrInvalidOptions)
+	}
+	return nil
 }
 
 // add adds a charge to the groups that include it.
@@ -88,7 +109,8 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if s.skips(ctx, call) {
 		return handler(ctx, req)
 	}
-	fields, err := s.admit(ctx, &s.unary, call)
+	fields, held, err := s.admit(ctx, &s.unary, call)
+	defer held.end(ctx) // also if the handler panics
 	if err != nil {
 		_ = grpc.SetTrailer(ctx, fields) // returns an error only if ctx has no stream
 		return nil, err
@@ -111,7 +133,8 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if s.skips(ctx, call) {
 		return handler(srv, ss)
 	}
-	fields, err := s.admit(ctx, &s.opening, call)
+	fields, held, err := s.admit(ctx, &s.opening, call)
+	defer held.end(ctx) // also if the handler panics
 	if err != nil {
 		ss.SetTrailer(fields)
 		return err
@@ -128,10 +151,20 @@ func (s *Server) skips(ctx context.Context, call Call) bool {
 
 // admit charges a call and, if its decision has a delay, waits for that delay. If the
 // call is not allowed, it returns an error. Both for allowed and for denied calls, it
-// returns the metadata to send, which may be nil.
-func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, error) {
+// returns the metadata to send, which may be nil. If the call holds slots, held is not
+// nil, and the caller must end it.
+func (s *Server) admit(ctx context.Context, g *group, call Call) (fields metadata.MD, held *requestState, err error) {
 	q := requestStates.Get().(*requestState)
-	defer q.release()
+	fields, err = s.decide(ctx, g, call, q)
+	if q.IsHeld() {
+		return fields, q, err
+	}
+	q.release()
+	return fields, nil, err
+}
+
+// decide does the work of admit.
+func (s *Server) decide(ctx context.Context, g *group, call Call, q *requestState) (metadata.MD, error) {
 	err := g.collect(ctx, call, q)
 	if err != nil {
 		return nil, s.storeError(ctx, call, err)
@@ -139,7 +172,13 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 	if len(q.charges) == 0 {
 		return nil, nil
 	}
-	d, err := q.Decide(ctx)
+	var d headgate.Decision
+	if q.HasSlots() {
+		d, err = q.DecideAndHold(ctx, headgate.DefaultKeepAliveTTL)
+		q.Keep(s.keeper)
+	} else {
+		d, err = q.Decide(ctx)
+	}
 	switch {
 	case err != nil:
 		return nil, s.storeError(ctx, call, err)
@@ -153,6 +192,14 @@ func (s *Server) admit(ctx context.Context, g *group, call Call) (metadata.MD, e
 		return nil, nil // the header already has the fields of the stream's opening
 	}
 	return g.fieldMetadata(q, &d), nil
+}
+
+// end makes the slots of a call available. q may be nil.
+func (q *requestState) end(ctx context.Context) {
+	if q != nil {
+		q.ReleaseSlots(ctx)
+		q.release()
+	}
 }
 
 func (s *Server) deny(ctx context.Context, g *group, call Call, q *requestState, d *headgate.Decision) (metadata.MD, error) {
@@ -213,11 +260,12 @@ func (s *serverStream) RecvMsg(m any) error {
 	}
 	call := s.call
 	call.Message = m
-	var fields metadata.MD
-	if fields, s.denied = s.server.admit(s.Context(), &s.server.messages, call); s.denied != nil {
+	fields, held, err := s.server.admit(s.Context(), &s.server.messages, call)
+	held.end(s.Context())
+	if s.denied = err; err != nil {
 		s.replaceFields(fields)
 	}
-	return s.denied
+	return err
 }
 
 // SendMsg sends the header with the rate limit fields before the first message.

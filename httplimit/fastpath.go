@@ -20,7 +20,7 @@ import (
 // configuration, otherwise nil.
 func (m *middleware) fastPathCharge() *charge {
 	c := &m.charges[0]
-	if len(m.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues || c.limits != nil || c.adjust != nil || m.core.Observer != nil {
+	if len(m.charges) > 1 || len(c.Limits) > 1 || !c.key.Single() || c.Queues || c.Slots || c.limits != nil || c.adjust != nil || m.core.Observer != nil {
 		return nil
 	}
 	return c

@@ -66,6 +66,11 @@ type Charge struct {
 	// two middlewares on one store would therefore share budgets although their
 	// functions differ: see [headgate.MustNamedPolicy]. It cannot find this for two
 	// programs that share a store, so name the policies there.
+	//
+	// Under a limit such as “16 concurrent”, a request holds slots until the handler ends
+	// in any way: it returns, panics, or returns after the client has disconnected. Rates
+	// and slots of all charges are taken together or not at all. The store must support
+	// holds. The cost of a request is then its number of slots.
 	Policy headgate.Policy
 	// Limits returns the limits of a request, such as those of the plan of its user, in
 	// place of those of Policy. An empty result selects those of Policy, which must have
@@ -138,8 +143,11 @@ type Options struct {
 	// requires a store wrapped by package fallback.
 	ErrorHandler func(http.ResponseWriter, *http.Request, error)
 	// HoldTTL is the time that handlers may take if a charge has an AdjustCost function:
-	// [headgate.MinHoldTTL] to [headgate.MaxHoldTTL]. After that time the original charge
-	// stays. 0 means 10 minutes.
+	// [headgate.MinHoldTTL] to [headgate.MaxHoldTTL]. After that time the original
+	// charge stays. 0 means 10 minutes. If a policy limits concurrent work, such as “16
+	// concurrent”, 0 means 30 seconds. Holds are then extended while the handler runs,
+	// all of them together every third of HoldTTL, so that handlers may take any time.
+	// After a crash, slots become available after at most HoldTTL.
 	HoldTTL time.Duration
 	// Observer receives one event for each charge of a decided request. It also
 	// receives each cost that AdjustCost changed, with the verb “commit”, and each
@@ -214,14 +222,21 @@ const defaultHoldTTL = 10 * time.Minute
 // checkHolds sets the default of HoldTTL, and returns an error if a charge has an
 // AdjustCost function that does not work.
 func (m *middleware) checkHolds(charges []admission.Charge) error {
-	ttl := &m.opts.HoldTTL
-	if *ttl == 0 {
+	ttl, slots := &m.opts.HoldTTL, slices.ContainsFunc(charges, func(c admission.Charge) bool { return c.Slots })
+	switch {
+	case *ttl == 0 && slots:
+		*ttl = headgate.DefaultKeepAliveTTL
+	case *ttl == 0:
 		*ttl = defaultHoldTTL
 	}
 	if *ttl < headgate.MinHoldTTL || *ttl > headgate.MaxHoldTTL {
 		return fmt.Errorf("%w: HoldTTL is %v; must be 1ms to 168h (7 days)", ErrInvalidOptions, *ttl)
 	}
-	if !slices.ContainsFunc(m.charges, func(c charge) bool { return c.adjust != nil }) {
+	m.keeper = admission.NewKeeper(m.core.Store, *ttl)
+	switch {
+	case slots:
+		return admission.CheckHolds(m.core.Store, charges, "a limit of concurrent work", ErrInvalidOptions)
+	case !slices.ContainsFunc(m.charges, func(c charge) bool { return c.adjust != nil }):
 		return nil
 	}
 	return admission.CheckHolds(m.core.Store, charges, "AdjustCost", ErrInvalidOptions)

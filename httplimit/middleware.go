@@ -22,8 +22,9 @@ type middleware struct {
 	needsTime bool
 	charges   []charge
 	sets      *admission.FieldSets
-	single    *charge // the only charge if the fast path can serve the configuration, otherwise nil
-	fieldRoom int     // bytes to reserve for the header fields of a response
+	single    *charge           // the only charge if the fast path can serve the configuration, otherwise nil
+	fieldRoom int               // bytes to reserve for the header fields of a response
+	keeper    *admission.Keeper // extends the holds of requests with slots
 }
 
 // serve handles one request: it applies the limits and calls next if the request is
@@ -44,6 +45,10 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	case s.adjusts:
 		s.serveAndAdjust(w, r, next)
 		s.release()
+	case s.IsHeld():
+		defer s.release()
+		defer s.ReleaseSlots(r.Context()) // also if the handler panics
+		next.ServeHTTP(w, r)
 	default:
 		s.release()
 		next.ServeHTTP(w, r)

@@ -92,10 +92,13 @@ func (s *requestState) decide(ctx context.Context) (err error) {
 	if err = s.addCharges(); err != nil {
 		return err
 	}
-	if s.adjusts {
+	if s.adjusts || s.HasSlots() {
 		s.combined, err = s.DecideAndHold(ctx, s.middleware.opts.HoldTTL)
 	} else {
 		s.combined, err = s.Decide(ctx)
+	}
+	if s.HasSlots() {
+		s.Keep(s.middleware.keeper)
 	}
 	return err
 }

@@ -30,6 +30,9 @@ type Batch struct {
 
 	held    []headgate.HoldOp     // ops of the open hold, in the order of Ops; empty if there is none
 	results []headgate.HoldResult // memory for the results of held
+	slots   bool                  // true if an op takes slots, so that Hold must be used
+	keeper  *Keeper               // extends the hold; nil if it is not extended
+	kept    *keptHold
 }
 
 // Add adds an operation. queues is whether the algorithm has a queue.
@@ -49,7 +52,8 @@ func (b *Batch) Reset() {
 	b.Ops, b.held = b.Ops[:0], b.held[:0]
 	b.Decisions = b.Decisions[:0]
 	b.isQueue = b.isQueue[:0]
-	b.anyQueue, b.hasTime, b.reserved = false, false, false
+	b.anyQueue, b.hasTime, b.reserved, b.slots = false, false, false, false
+	b.keeper, b.kept = nil, nil
 }
 
 // MarkTaken records now as the time of the operations. Take calls it for a

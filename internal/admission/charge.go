@@ -23,6 +23,7 @@ type Charge struct {
 	Policy string // name of the policy, for observers
 	Limits []Limit
 	Queues bool // true if the algorithm has a queue
+	Slots  bool // true if only a hold can take units of a limit
 }
 
 // Binder binds all policies of one middleware or service to a store.
@@ -57,6 +58,7 @@ func (b *Binder) Bind(policy headgate.Policy, kind string) (Charge, error) {
 			return Charge{}, err
 		}
 		c.Limits = append(c.Limits, Limit{name, rule, bound})
+		c.Slots = c.Slots || rule.Algorithm.OnlyHolds()
 	}
 	return c, nil
 }

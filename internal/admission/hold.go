@@ -28,7 +28,8 @@ func CheckHolds(store headgate.Store, charges []Charge, setting string, invalid 
 // Hold is like Take, and opens a hold, so that [Batch.Commit] can change the costs until
 // ttl has passed. The store must be a [headgate.HoldStore]. If a key has too many open
 // holds, or there is no memory for another one, Hold makes the operations without a
-// hold: their costs are final. Hold then makes two store operations, otherwise one.
+// hold: their costs are final. Hold then makes two store operations, otherwise one. If an
+// operation takes slots, which only a hold can do, Hold returns the error.
 func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Instant, ttl time.Duration) error {
 	id := headgate.NewHoldID()
 	for i := range b.Ops {
@@ -36,11 +37,12 @@ func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Ins
 	}
 	b.results = append(b.results[:0], make([]headgate.HoldResult, len(b.held))...)
 	_, err := root.ApplyHolds(ctx, store, now, headgate.OpenHold, ttl, b.held, b.results)
-	if errors.Is(err, headgate.ErrTooManyHolds) || errors.Is(err, headgate.ErrStoreFull) {
+	if !b.slots && (errors.Is(err, headgate.ErrTooManyHolds) || errors.Is(err, headgate.ErrStoreFull)) {
 		b.dropHold()
 		return b.Take(ctx, store, now)
 	}
 	if err != nil {
+		b.dropHold()
 		return err
 	}
 	allowed := true
@@ -55,6 +57,10 @@ func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Ins
 }
 
 func (b *Batch) dropHold() {
+	if b.keeper != nil {
+		b.keeper.remove(b.kept)
+		b.keeper, b.kept = nil, nil
+	}
 	clear(b.held)
 	b.held = b.held[:0]
 }
@@ -67,6 +73,9 @@ func (b *Batch) IsHeld() bool { return len(b.held) > 0 }
 // [headgate.ErrUnknownHold] if the hold has expired, but not if a failure mode had
 // allowed an op without a charge, which leaves nothing to correct.
 func (b *Batch) Commit(ctx context.Context, store headgate.Store, now headgate.Instant, actual []int64) error {
+	if b.keeper != nil {
+		b.keeper.remove(b.kept)
+	}
 	for i := range b.held {
 		b.held[i].Cost = actual[i]
 	}

@@ -40,6 +40,7 @@ func (q *Request) Reset() {
 // Charge adds a charge to the request.
 func (q *Request) Charge(c *Charge, key string, cost int64) {
 	q.parts = append(q.parts, Part{c, cost, len(q.Ops)})
+	q.slots = q.slots || c.Slots
 	for i := range c.Limits {
 		q.Add(c.Limits[i].Bound, c.Queues, key, cost)
 	}
@@ -63,6 +64,19 @@ func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
 // expires after ttl; the costs are then final.
 func (q *Request) DecideAndHold(ctx context.Context, ttl time.Duration) (headgate.Decision, error) {
 	return q.combined(q.Batch.Hold(ctx, q.Store, headgate.StoreClock, ttl))
+}
+
+// HasSlots reports whether a charge takes slots, so that DecideAndHold must decide.
+func (q *Request) HasSlots() bool { return q.slots }
+
+// ReleaseSlots ends the hold of DecideAndHold with the costs that were charged: units of
+// rates stay spent, and slots become available. It does nothing if there is no hold.
+func (q *Request) ReleaseSlots(ctx context.Context) {
+	costs := make([]int64, len(q.parts))
+	for i := range q.parts {
+		costs[i] = q.parts[i].Cost
+	}
+	q.Settle(ctx, costs)
 }
 
 // combined reports the decisions to the observer and returns the combined decision. err

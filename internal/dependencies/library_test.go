@@ -58,7 +58,7 @@ var libraryRules = map[string]packageRule{
 	"internal/root":      {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
 	"internal/admission": {
 		why:   "the core of every middleware: it binds, takes, holds, refunds and observes over any store",
-		code:  []string{".", "httpfields", "internal/key", "internal/memo", "internal/micros", "internal/root", "internal/turn"},
+		code:  []string{".", "httpfields", "internal/heartbeat", "internal/key", "internal/memo", "internal/micros", "internal/root", "internal/turn"},
 		tests: []string{"memstore"},
 	},
 	"internal/admission/admissiontest": {
