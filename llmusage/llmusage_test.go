@@ -234,6 +234,10 @@ func TestAnswersWithoutUsage(t *testing.T) {
 			tracked{header: header("application/json"), body: strings.NewReader(`{"usage":{"output_tokens":9,"x":"` + strings.Repeat("x", 5000) + `"}}`)},
 			500,
 		},
+		{"usage in another object", tracked{header: header("application/json"), body: strings.NewReader(`{"tool":{"usage":{"output_tokens":9}}}`)}, 500},
+		{"usage after a message", tracked{header: header("application/json"), body: strings.NewReader(`{"message":{"a":1},"x":{"usage":{"output_tokens":9}}}`)}, 500},
+		{"usage deeper in a message", tracked{header: header("application/json"), body: strings.NewReader(`{"message":{"x":{"usage":{"output_tokens":9}}}}`)}, 500},
+		{"usage in a list", tracked{header: header("application/json"), body: strings.NewReader(`[{"usage":{"output_tokens":9}}]`)}, 500},
 		{"a usage that is no object", tracked{header: header("application/json"), body: strings.NewReader(`{"usage":[{"output_tokens":9}]}`)}, 500},
 		{"a fraction", tracked{header: header("application/json"), body: strings.NewReader(`{"usage":{"output_tokens":9.5}}`)}, 500},
 	} {
