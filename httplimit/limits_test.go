@@ -105,6 +105,23 @@ func TestLimitsWithAdjustedCost(t *testing.T) {
 	}
 }
 
+// Plans may have different numbers of slots, or none.
+func TestLimitsWithSlots(t *testing.T) {
+	t.Parallel()
+	plans := map[string][]headgate.Limit{
+		"pro": headgate.MustPolicy("2 concurrent").Limits, "staff": headgate.MustPolicy("unlimited").Limits, "banned": headgate.MustPolicy("0/s").Limits,
+	}
+	limitsOf := func(r *http.Request) []headgate.Limit { return plans[r.Header.Get("X-Plan")] }
+	h := planHandler(t, nil, httplimit.Charge{Policy: headgate.MustNamedPolicy("slots", "1 concurrent"), Limits: limitsOf})
+	for plan, want := range map[string]int{"": 200, "pro": 200, "staff": 200, "banned": 429} {
+		for range 3 {
+			if got := send(h, plan).Code; got != want {
+				t.Errorf("plan %q: got %d want %d", plan, got, want)
+			}
+		}
+	}
+}
+
 func TestLimitsRequireName(t *testing.T) {
 	t.Parallel()
 	_, err := httplimit.New(memstore.New(nil), nil, httplimit.Charge{Policy: headgate.MustPolicy("10/s"), Limits: planOf})
