@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/internal/mutation"
 )
 
@@ -88,17 +90,24 @@ func TestClientInput(t *testing.T) {
 func TestMutatedRequests(t *testing.T) {
 	s := serve(t, nil, nil)
 	const limit = `{"limit":"1000000000/1s","key":"polite"}`
+	token := forged(headgate.HoldID{1}, headgate.MaxInstant, engine.Check{Policy: "two", Key: "k", Cost: 1})
 	(&mutation.Attack{
 		Sender: func() func(*rand.Rand) error {
 			return func(rng *rand.Rand) error {
 				body := checkBody(mutation.Value(rng, "alice", "203.0.113.9"))
-				switch rng.IntN(4) {
+				switch rng.IntN(6) {
+				case 4:
+					body = mutation.Mutate(rng, `{"id":"a","ttl":"1h","checks":[{"policy":"two","key":"k","cost":1}]}`)
+				case 5:
+					body = mutation.Mutate(rng, `{"hold":"`+token+`","holds":["`+token+`"],"actual":[1],"ttl":"1h"}`)
 				case 0:
 					body = mutation.Mutate(rng, `{"checks":[{"policy":"two","key":"k","cost":1},{"limit":"5/1m","algorithm":"gcra","key":"k"}]}`)
 				case 1:
 					body = mutation.Mutate(rng, body)
 				}
-				path := []string{"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset"}[rng.IntN(4)]
+				path := []string{
+					"/v1/check", "/v1/peek", "/v1/refund", "/v1/reset", "/v1/hold", "/v1/commit", "/v1/extend", "/v1/cancel", "/v1/debit", "/v1/take-up-to",
+				}[rng.IntN(10)]
 				text := mutation.HTTPRequest(rng, "POST", path, body, "Content-Type", "application/json")
 				all, err := mutation.Send("", s.addr, text)
 				for _, r := range all {

@@ -142,7 +142,11 @@ func attack(s *served, rng *rand.Rand) error {
 		if valid && rng.IntN(4) == 0 {
 			key, period = "attacker", "86400" // another period would be another limit
 		}
-		switch command := []string{"CL.THROTTLE", "THROTTLE", "HG.CHECK", "HG.PEEK", "MULTI", "EXEC", "HELLO", "CLIENT", "INFO"}[rng.IntN(9)]; command {
+		switch command := []string{"CL.THROTTLE", "THROTTLE", "HG.CHECK", "HG.PEEK", "HG.HOLD", "HG.COMMIT", "MULTI", "EXEC", "HELLO", "CLIENT", "INFO"}[rng.IntN(11)]; command {
+		case "HG.HOLD":
+			text += request(command, "*", mutation.Mutate(rng, "30s"), "login", key)
+		case "HG.COMMIT":
+			text += request(command, mutation.Mutate(rng, token("login")), mutation.Mutate(rng, "1"))
 		case "CL.THROTTLE", "THROTTLE":
 			text += request(command, key, "0", "1", period)
 		case "HG.CHECK", "HG.PEEK":
