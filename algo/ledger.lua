@@ -11,7 +11,8 @@ end
 -- account returns the account of a key with the state s, under a limit w of the algorithm
 -- x.
 function ledger.account(x, w, s)
-  local a, h = {s = s, x = x, w = w, slots = x.slots}, x.holds()
+  x.corrections = x.corrections or x.holds()
+  local a, h = {s = s, x = x, w = w, slots = x.slots}, x.corrections
   a.d = h.denominator(w)
   function a.adopt(t)
     local converted

@@ -17,6 +17,7 @@ type holdOp struct {
 	id       headgate.HoldID
 	ttl      int64 // in µs
 	settings headgate.HoldSettings
+	private  bool // whether only this process knows the id
 	undone   bool // whether a commit undoes a hold that was opened by the same call
 	status   byte
 	granted  int64
@@ -38,9 +39,10 @@ var holdVerbs = [...]algo.Verb{
 	headgate.Debit: verbDebit, headgate.TakeUpTo: verbTakeUpTo,
 }
 
-// hasRecord reports whether the operation uses the key of an ended hold.
-func (*holdOp) hasRecord(o *op) bool {
-	return o.request.Verb == verbOpen || o.request.Verb == verbCommit
+// hasRecord reports whether the operation uses the key of an ended hold. A private hold
+// that is opened has a new id.
+func (h *holdOp) hasRecord(o *op) bool {
+	return o.request.Verb == verbOpen && !h.private || o.request.Verb == verbCommit
 }
 
 // recordKey returns the key of a hold that has ended, in the hash slot of the key that it
@@ -65,6 +67,9 @@ func (g *group) appendHoldArgs(b []byte, o *op) []byte {
 		b = appendDouble(b, int64(h.settings.MaxOpenOrDefault()))
 	} else {
 		b = append(b, h.flags())
+	}
+	if !h.hasRecord(o) {
+		return binary.LittleEndian.AppendUint16(b, 0)
 	}
 	g.records++
 	return binary.LittleEndian.AppendUint16(b, uint16(g.records))
@@ -148,7 +153,7 @@ func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.
 		cost = r.holds.Amount(cost, r.limit)
 	}
 	o := r.newOp(now, in.Key, holdVerbs[verb], cost)
-	o.hold = &holdOp{id: in.ID, ttl: ttl.Microseconds(), settings: r.holds}
+	o.hold = &holdOp{id: in.ID, private: in.Private, ttl: ttl.Microseconds(), settings: r.holds}
 	return o, nil
 }
 

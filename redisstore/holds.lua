@@ -7,7 +7,7 @@
 --
 -- A hold that has ended before its deadline is kept until then as a key of its own, with
 -- the units of the hold, so that a repeated request has no effect. The run has the number
--- of this key.
+-- of this key, or 0 if a request to open the hold cannot be a repeated one.
 local holds = {}
 local HEAD, RECORD = '<Bd', '<c16dddI4'
 local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
@@ -106,7 +106,7 @@ local function check_open(e, id, n, max_open, record)
   local i, units = ledger.find(e.list, id), nil
   if i then
     units = e.list[i].units
-  else
+  elseif record > 0 then
     local ended = redis.call('GET', KEYS[record])
     units = ended and unpack_from('<d', ended)
   end
@@ -360,10 +360,10 @@ function holds.save(k, rule, s)
   elseif #e.list == 0 then
     return false
   end
-  local list, last = encode(e, rule.x.holds().by_instant)
+  local list, last = encode(e, rule.x.corrections.by_instant)
   local needed = max(ttl_end(rule.x.reset_at(rule.w, s)), ttl_end(last))
   if e.changed or s ~= e.base then
-    redis.call('SET', key, pack(VALUE, HELD, s.a, s.b, s.c, 0) .. list, SET_TTL, max(needed, current_ttl(key)))
+    redis.call('SET', key, pack(VALUE, HELD, s.a, s.b, s.c, 0) .. list, SET_TTL, before[k] and max(needed, current_ttl(key)) or needed)
   else
     extend_ttl(key, needed)
   end

@@ -108,3 +108,23 @@ func TestHoldsInGuideLayout(t *testing.T) {
 		t.Errorf("two keys: got error %v want ErrUnsupported", err)
 	}
 }
+
+// The id of a private hold is new, so the record of an ended hold is not read.
+func TestPrivateHoldReadsNoRecord(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	l, err := headgate.New(openURL(t, "redis://"+server.Addr()), headgate.MustNamedPolicy("p", "100/1h"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := headgate.Check{Limiter: l, Key: "key", Cost: 1}
+	for id, two := range map[string]bool{"": false, "mine": true} { // MGET reads two keys
+		server.Do(t, "CONFIG", "RESETSTAT")
+		if _, err := headgate.HoldAll(t.Context(), &headgate.HoldOptions{ID: id, TTL: time.Minute}, check); err != nil {
+			t.Fatal(err)
+		}
+		if stats := server.Do(t, "INFO", "commandstats").Text; strings.Contains(stats, "cmdstat_mget") != two {
+			t.Errorf("id %q: got %s want MGET: %t", id, stats, two)
+		}
+	}
+}
