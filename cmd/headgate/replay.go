@@ -90,7 +90,7 @@ func replayCommand() *cobra.Command {
 	flags.StringArrayVar(&f.policies, "policy", []string{"10/s burst 20"}, "`limit`, repeatable: a request must be allowed by every limit, or none is charged")
 	flags.StringVar(&f.algorithm, "algorithm", string(headgate.TokenBucket), "`name` of the algorithm, or all to compare all algorithms (default all with --html)")
 	flags.StringVar(&f.over, "over", "owe", "excess of a commit over its hold: `owe` (may overspend the key) or clip")
-	flags.StringVar(&f.onExpiry, "on-expiry", "keep", "units of a hold that expires: `keep` (they stay spent) or release")
+	flags.StringVar(&f.onExpiry, "on-expiry", "", "units of a hold that expires: `keep` (they stay spent) or release; default keep, under concurrency release")
 	flags.StringVar(&f.key, "key", "ip", "key of a request: one or more of the `fields` ip, user, method and path, such as ip+path")
 	flags.StringVar(&f.store, "store", "memory://", "store `url`: memory://, redis://…, memcached://…")
 	flags.StringVar(&f.format, "format", "", "log `format`: combined, common or jsonl; if empty, it is detected")
