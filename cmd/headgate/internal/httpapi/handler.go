@@ -28,6 +28,10 @@ const DefaultMaxBodyBytes = 64 << 10
 // maxKeptBytes is the maximum size of a body buffer that is kept for later requests.
 const maxKeptBytes = 64 << 10
 
+// maxKeptHolds is the maximum number of holds whose memory is kept for later requests,
+// because every request clears it.
+const maxKeptHolds = 32
+
 // Options are the settings of a handler. A field with its zero value has the default in
 // its comment; nil options mean all defaults.
 type Options struct {
@@ -160,7 +164,9 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 // buffer is too large.
 func (c *call) release() {
 	clear(c.in.checks[:cap(c.in.checks)])
-	clear(c.in.holds[:cap(c.in.holds)])
+	if clear(c.in.holds[:cap(c.in.holds)]); cap(c.in.holds) > maxKeptHolds {
+		c.in.holds = nil
+	}
 	c.in.id, c.opened = "", engine.OpenHold{}
 	if cap(c.body) <= maxKeptBytes {
 		calls.Put(c)
