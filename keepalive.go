@@ -55,12 +55,8 @@ func extendSome(ctx context.Context, now Instant, ttl time.Duration, holds []*Ho
 		}
 		all = append(all, h.ops(ops)...)
 	}
-	s, ok := store.(HoldStore)
-	if !ok {
-		return 0, fmt.Errorf("%w: the store does not support holds", ErrUnsupported)
-	}
 	extended := make([]HoldResult, len(all))
-	at, err := s.ApplyHolds(ctx, now, ExtendHold, ttl, all, extended)
+	at, err := applyHoldOps(ctx, store, now, ExtendHold, ttl, all, extended)
 	if err != nil {
 		return 0, err
 	}

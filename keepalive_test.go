@@ -140,6 +140,19 @@ func TestExtendAll(t *testing.T) {
 	if d, err := l.PeekAt(ctx, later.Add(time.Minute-time.Microsecond), "key 0", 1); err != nil || d.Limit-d.Remaining != 100 {
 		t.Errorf("just before the new deadline: got %+v, error %v want 100 slots taken", d, err)
 	}
+	unlimited := headgate.Policy{Name: "vip", Limits: []headgate.Limit{headgate.Unlimited()}}
+	vip, err := headgate.New(store, unlimited, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, err := headgate.HoldAllAt(ctx, noon.Time(), &headgate.HoldOptions{TTL: time.Minute},
+		headgate.Check{Limiter: vip, Key: "k", Cost: 1}, headgate.Check{Limiter: l, Key: "key 9", Cost: 1})
+	if err != nil || !both.OK() {
+		t.Fatal(both, err)
+	}
+	if results, err := headgate.ExtendAllAt(ctx, later, time.Minute, both); err != nil || results[0].Err != nil {
+		t.Errorf("a hold with a limit that does not count: got %v, error %v", results, err)
+	}
 	if _, err := headgate.ExtendAll(ctx, 0, holds...); !errors.Is(err, headgate.ErrInvalidHold) {
 		t.Errorf("a TTL of 0: got error %v want ErrInvalidHold", err)
 	}
