@@ -140,7 +140,7 @@ func (e *explanation) decision() string {
 // isBlocked reports whether an enforced policy denies every request of the key.
 func (e *explanation) isBlocked() bool {
 	return slices.ContainsFunc(e.Policies, func(p explainedPolicy) bool {
-		return !p.Allowed && !p.shadow && p.Limits[0].Limit == headgate.Blocked().String()
+		return !p.Allowed && !p.shadow && len(p.Limits) == 1 && p.Limits[0].Limit == headgate.Blocked().String()
 	})
 }
 
