@@ -52,6 +52,7 @@ func action(do func()) func(context.Context) error {
 }
 
 func TestHistoriesServerFaults(t *testing.T) {
+	t.Parallel()
 	server := testserver.Memcached(t)
 	runFaults(t, faultSuite(server.Addr()),
 		faults.Fault{Name: "killed", MustFail: true, MayLose: history.AllState, Inject: action(server.Kill), Recover: action(server.Start)},
@@ -68,6 +69,7 @@ func TestHistoriesServerFaults(t *testing.T) {
 }
 
 func TestHistoriesNetworkFaults(t *testing.T) {
+	t.Parallel()
 	const latency = 200 * time.Millisecond
 	proxy := testserver.Proxy(t, testserver.Memcached(t).Addr())
 	runFaults(t, faultSuite(proxy.Addr()),

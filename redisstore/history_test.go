@@ -90,6 +90,7 @@ func repeatedly(every time.Duration, do func() error) (strike, heal func(context
 }
 
 func TestHistoriesServerKilled(t *testing.T) {
+	t.Parallel()
 	synced := testserver.Redis(t, testserver.AppendFsyncAlways())
 	runFaults(t, faultSuite("redis://"+synced.Addr(), noDenialCache), faults.Fault{
 		Name: "killed, with every write on disk", MustFail: true, Inject: action(synced.Kill), Recover: action(synced.Start),
@@ -126,11 +127,13 @@ func networkFaults(proxy *testserver.FaultProxy) []faults.Fault {
 }
 
 func TestHistoriesServerFaults(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t)
 	runFaults(t, faultSuite("redis://"+server.Addr(), noDenialCache), serverFaults(server)...)
 }
 
 func TestHistoriesNetworkFaults(t *testing.T) {
+	t.Parallel()
 	proxy := testserver.Proxy(t, testserver.Redis(t).Addr())
 	runFaults(t, faultSuite("redis://"+proxy.Addr(), noDenialCache), networkFaults(proxy)...)
 }
@@ -138,6 +141,7 @@ func TestHistoriesNetworkFaults(t *testing.T) {
 // The suite refunds nothing, as a store with a denial cache does not see other
 // processes' refunds.
 func TestHistoriesDenialCache(t *testing.T) {
+	t.Parallel()
 	server := testserver.Redis(t)
 	proxy := testserver.Proxy(t, server.Addr())
 	s := faultSuite("redis://"+proxy.Addr(), redisstore.Options{})
@@ -146,6 +150,7 @@ func TestHistoriesDenialCache(t *testing.T) {
 }
 
 func TestHistoriesSentinel(t *testing.T) {
+	t.Parallel()
 	guarded := testserver.Sentinel(t)
 	var dead *testserver.RedisServer
 	url := fmt.Sprintf("redis+sentinel://%s/%s", strings.Join(guarded.Addrs(), ","), guarded.MasterName())
@@ -156,6 +161,7 @@ func TestHistoriesSentinel(t *testing.T) {
 }
 
 func TestHistoriesCluster(t *testing.T) {
+	t.Parallel()
 	cluster := testserver.Cluster(t, 3, 1)
 	url := "redis+cluster://" + strings.Join(cluster.Addrs(), ",")
 	together := noDenialCache
