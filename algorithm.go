@@ -110,7 +110,8 @@ func (a Algorithm) Queues() bool { return a.kind().queues }
 func (a Algorithm) CanReserve() bool { return a.kind().reserves }
 
 // CanHold reports whether units that were charged under a can be corrected later. It is
-// false for the leaky bucket, whose delays have been promised, and for an unknown name.
+// false for an unknown name and for the leaky bucket, under which later requests have
+// already been given their delays.
 func (a Algorithm) CanHold() bool { return a.kind().holds }
 
 // MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an

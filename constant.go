@@ -23,8 +23,8 @@ const (
 // [MaxWindowUnits], and responses have no rate limit header fields. Its text is
 // “unlimited”.
 //
-// [ParseLimit] does not accept that text, so a client that sends a limit cannot turn it
-// off; [ParsePolicyLimit] does.
+// [ParsePolicyLimit] accepts that text. [ParseLimit] does not, so that a client that
+// sends its own limit cannot choose it.
 func Unlimited() Limit { return Limit{constancy: unlimited} }
 
 // Blocked returns a limit that denies every request of a key. It must be the only limit

@@ -17,12 +17,13 @@ const (
 )
 
 // Hold is a charge that can be corrected when the actual cost is known. [Limiter.Hold]
-// and [HoldAll] open it. Its methods may be called concurrently.
+// and [HoldAll] open a hold, [Hold.Commit] and [Hold.Cancel] end it. Its methods may be
+// called concurrently.
 //
 // A commit with a lower cost has the same effect as if that cost had been charged at the
 // beginning. A refund does not, because the bucket may have been full in the meantime. A
 // hold that is neither committed nor extended expires after its TTL, also if its process
-// has ended.
+// has ended: see [OnExpiry].
 type Hold struct {
 	checks   []Check
 	first    [1]Check // memory of checks if there is only one
@@ -37,8 +38,9 @@ type Hold struct {
 // HoldOptions are the settings of [HoldAll].
 type HoldOptions struct {
 	// ID identifies the hold: at most 128 bytes; if empty, a random ID is generated. If
-	// the reply to a request was lost, the same request with the same ID does not charge
-	// again.
+	// the reply to a request was lost, repeat the request with the same ID: it does not
+	// charge again. A request with the same ID and other costs returns [ErrHoldConflict].
+	// Use an ID of its own for each piece of work.
 	ID string
 	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
 	// should be longer than the work takes.
@@ -46,8 +48,9 @@ type HoldOptions struct {
 }
 
 // Hold spends amount units of key, like [Limiter.AllowN], and opens a hold that expires
-// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false. The
-// leaky bucket and stores without holds return [ErrUnsupported].
+// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false. It
+// returns [ErrUnsupported] for a leaky bucket or a store without holds, and
+// [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds.
 func (l *Limiter) Hold(ctx context.Context, key string, amount int64, ttl time.Duration) (*Hold, error) {
 	return hold(ctx, StoreClock, &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
 }
@@ -58,7 +61,8 @@ func (l *Limiter) HoldAt(ctx context.Context, now time.Time, key string, amount 
 }
 
 // HoldAll spends the cost of all checks, or of none, like [AllowAll], and opens one hold
-// for them.
+// for them. It returns the errors of [Limiter.Hold]. opts is required, because of its
+// TTL.
 func HoldAll(ctx context.Context, opts *HoldOptions, checks ...Check) (*Hold, error) {
 	return hold(ctx, StoreClock, opts, checks)
 }
@@ -130,7 +134,8 @@ func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.D
 	return result, at, err
 }
 
-// calls returns the name of what requires a store with holds for the verb.
+// calls returns the name of the methods that use the verb, for the error of a store
+// without holds.
 func (v HoldVerb) calls() string {
 	switch v {
 	case Debit:
@@ -239,7 +244,7 @@ func (h *Hold) ID() HoldID { return h.id }
 // OK reports whether the units were spent and a hold was opened.
 func (h *Hold) OK() bool { return h.decision.Allowed }
 
-// Decision returns the decision, as [AllowAll] does.
+// Decision returns the decision on the hold, as [AllowAll] does for checks.
 func (h *Hold) Decision() Decision { return h.decision }
 
 // Replayed reports whether the hold had been opened before, by a request with the same
@@ -324,9 +329,9 @@ func (h *Hold) ended(result HoldResult, at Instant, err error) (HoldResult, erro
 }
 
 // Debit spends n units of key, whether or not they are available: for a cost that is
-// known only afterwards, or as a penalty. The key may then be overspent: Remaining is 0,
-// and a denial has a correspondingly longer RetryAfter. The decision is that of a peek
-// with cost 0 after it.
+// already certain, or as a penalty. The key may then be overspent: Remaining is 0, and
+// a denial has a correspondingly longer RetryAfter. The decision is that of a peek with
+// cost 0 after it.
 func (l *Limiter) Debit(ctx context.Context, key string, n int64) (Decision, error) {
 	_, d, err := l.adjust(ctx, StoreClock, Debit, key, n)
 	return d, err

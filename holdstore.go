@@ -9,7 +9,7 @@ import (
 )
 
 // HoldID identifies a hold among the holds of a key. It is the first 16 bytes of the
-// SHA-256 of the id that the caller passed, or random if the caller passed none.
+// SHA-256 of [HoldOptions.ID], or random if that is empty.
 type HoldID [16]byte
 
 // NewHoldID returns a random id.
@@ -24,7 +24,8 @@ type OnExpiry uint8
 
 // The values of [OnExpiry].
 const (
-	// DefaultExpiry means KeepExpired, and under [Concurrency] ReleaseExpired.
+	// DefaultExpiry means ReleaseExpired under [Concurrency], and KeepExpired under all
+	// other algorithms.
 	DefaultExpiry OnExpiry = iota
 	// KeepExpired leaves the units spent: the work may have been done. A policy with a
 	// limit of concurrent units does not accept it.
@@ -123,7 +124,8 @@ func (s HoldSettings) Amount(n, capacity int64) int64 {
 	return n
 }
 
-// For returns s with the default of OnExpiry for the algorithm a. Stores call it in Bind.
+// For returns s, in which [DefaultExpiry] is replaced by the default of the algorithm a.
+// Stores call it in Bind.
 func (s HoldSettings) For(a Algorithm) HoldSettings {
 	if s.OnExpiry == DefaultExpiry {
 		if s.OnExpiry = KeepExpired; a.OnlyHolds() {
@@ -140,7 +142,7 @@ type HoldVerb uint8
 const (
 	// OpenHold takes the cost and opens a hold, for all ops or for none. If an op is
 	// denied, the decisions report which. A hold with the same id and the same cost is
-	// not opened again; its result is replayed.
+	// not opened again, and the result has Replayed set.
 	OpenHold HoldVerb = iota
 	// CommitHold ends the hold with the actual cost.
 	CommitHold
@@ -182,8 +184,9 @@ type HoldResult struct {
 	Replayed bool
 	// Granted is the number of units that [TakeUpTo] took.
 	Granted int64
-	// Err is set by [HoldStore.ApplyHolds] only: [ErrUnknownHold] if the op found no
-	// hold. The methods of [Hold] return it as their error.
+	// Err is set by [HoldStore.ApplyHolds] and [ExtendAll] only: [ErrUnknownHold] or
+	// [ErrExpiredHold] if the hold is not open. The methods of [Hold] return it as
+	// their error.
 	Err error
 }
 

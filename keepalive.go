@@ -14,8 +14,8 @@ const maxExtended = 256
 
 // ExtendAll sets the deadline of each hold to the present time plus ttl, like
 // [Hold.Extend]. It returns a result for each hold, whose Err is [ErrExpiredHold] or
-// [ErrUnknownHold] if the hold is not open. All holds must use the same store. One call
-// of the store extends 256 limits.
+// [ErrUnknownHold] if the hold is not open. All holds must use the same store.
+// ExtendAll calls the store once for about 256 limits.
 func ExtendAll(ctx context.Context, ttl time.Duration, holds ...*Hold) ([]HoldResult, error) {
 	return extendAll(ctx, StoreClock, ttl, holds)
 }
@@ -85,9 +85,9 @@ func (h *Hold) extended(at Instant, ttl time.Duration, limits []HoldResult) Hold
 // KeepAliveOptions are the settings of a [KeepAlive]. A field with the zero value has the
 // default given in its comment; nil options select all defaults.
 type KeepAliveOptions struct {
-	// TTL is the time by which holds are extended: [MinHoldTTL] to [MaxHoldTTL]; 0 means
-	// 30 s. After a crash of the process, its units become available after at most this
-	// time.
+	// TTL is the TTL that a hold has after each extension: [MinHoldTTL] to
+	// [MaxHoldTTL]; 0 means 30 s. After a crash of the process, its holds expire after
+	// at most this time.
 	TTL time.Duration
 	// Interval is the time between two extensions: less than TTL; 0 means a third of TTL.
 	// A hold must have a TTL longer than the interval when it is added.
@@ -137,7 +137,7 @@ func NewKeepAlive(opts *KeepAliveOptions) (*KeepAlive, error) {
 	return k, nil
 }
 
-// TTL returns the time by which holds are extended. Open holds with at least this TTL.
+// TTL returns the TTL that a hold has after each extension. Open holds with this TTL.
 func (k *KeepAlive) TTL() time.Duration { return k.opts.TTL }
 
 // Add extends h from now on, at the end of each interval. Call Remove before h is

@@ -19,9 +19,9 @@ type Policy struct {
 	// Limits are 1 to 32 limits. A request must be allowed by all of them. [Unlimited]
 	// and [Blocked] must be the only limit.
 	Limits []Limit
-	// Algorithm is the algorithm of all limits. The zero value means [TokenBucket], and
-	// [CalendarWindow] for limits with a calendar and no period, and [Concurrency] for
-	// limits such as “16 concurrent”.
+	// Algorithm is the algorithm of all limits. The zero value selects one for each
+	// limit: [CalendarWindow] for a limit with a calendar and no period, [Concurrency]
+	// for a limit such as “16 concurrent”, and [TokenBucket] for all others.
 	Algorithm Algorithm
 	// OnStoreError is the failure mode, which decides requests while the store cannot.
 	// The zero value means [FailClosed]. The other modes require a store in this
@@ -37,9 +37,10 @@ const (
 	maxNameLength = 256 // maximum length of a policy's name in bytes
 )
 
-// MustPolicy returns a policy without a name, for the token bucket, with the limits in
-// the texts. It panics if [ParsePolicyLimit] returns an error: use it for limits that are
-// constants in the source code. See also [MustNamedPolicy].
+// MustPolicy returns a policy without a name and with the default algorithm for each
+// limit, with the limits in the texts. It panics if [ParsePolicyLimit] returns an
+// error: use it for limits that are constants in the source code. See also
+// [MustNamedPolicy].
 func MustPolicy(limits ...string) Policy {
 	p := Policy{Limits: make([]Limit, len(limits))}
 	for i, text := range limits {

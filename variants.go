@@ -18,10 +18,11 @@ func newVariants() *variants {
 }
 
 // WithLimits returns a limiter with the same store, policy name, algorithm and settings,
-// and with other limits: those of the plan of a user, for example. Both limiters share
-// the state of a key, as if the limits of the policy had been changed: what a key has
-// spent under one of them is spent under the other. So the policy must have a name, and
-// the order of the limits matters: the first continues the state of the first.
+// and with other limits, such as the limits of a user's plan. Both limiters share the
+// state of a key, as if the limits of the policy had been changed: what a key has spent
+// under one of them is spent under the other. The policy must therefore have a name. The
+// order of the limits matters: the first limit uses the state of the policy's first
+// limit.
 //
 // WithLimits does no I/O and may be called for each request. It keeps the limiters of the
 // last 1,024 different lists of at most four limits, and allocates nothing for them. It

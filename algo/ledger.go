@@ -14,7 +14,7 @@ type Hold struct {
 	ID        headgate.HoldID
 	Units     int64 // units that the hold charged
 	ChargedAt int64 // where the units were counted; see Account.ChargedAt
-	Deadline  int64 // instant from which on the hold has expired, in µs
+	Deadline  int64 // instant at which the hold expires, in µs
 	// Least is the minimum debt of the key in this hold's segment: from its opening to
 	// the opening of the next open hold, or to now.
 	Least Debt
@@ -48,7 +48,7 @@ func (a Debt) minus(b Debt, denominator int64) Debt {
 // in µs that is the same in all calls of one operation.
 type Account interface {
 	// Adopt converts the state to the form of this limit, if it was written under another
-	// one. It returns true if units of 1/d µs in every debt of the state have changed.
+	// limit. It then returns true if [Debt.Rest] of an earlier debt may have another unit.
 	Adopt(t int64) bool
 	// Take spends n units at t if they are available, and reports whether they were.
 	Take(t, n int64) bool
@@ -61,7 +61,8 @@ type Account interface {
 	// window, or the instant of its entry in a log. It is 0 if a correction does not
 	// depend on it.
 	ChargedAt() int64
-	// Debt returns the debt at t. It is zero for an algorithm that counts in windows.
+	// Debt returns the debt at t. It is zero for an algorithm that counts in windows or
+	// slots.
 	Debt(t int64) Debt
 	// DebtOf returns the debt that n units cause.
 	DebtOf(n int64) Debt
@@ -72,14 +73,14 @@ type Account interface {
 	Correct(t, chargedAt, n int64, least Debt)
 }
 
-// Ledger is the open holds of a key, in the order in which they were opened. The zero
-// value has none.
+// Ledger has the open holds of a key, in the order in which they were opened. The zero
+// value has no holds.
 //
 // A correction needs the least debt since the hold was opened, because a key that was
 // full in the meantime would also have been full with the lower charge. Each hold has the
 // least debt of its own segment, which ends where the next open hold is opened. The least
 // debt since a hold was opened is the least of this and all later segments. So a charge
-// updates one number, however many holds are open.
+// updates one number, whatever the number of open holds.
 type Ledger struct {
 	Holds []Hold
 	next  int64 // lower bound of the earliest deadline, in µs
@@ -228,11 +229,11 @@ func isSlots(a Account) bool {
 }
 
 // Answer returns the decision on a request for asked units at t, as [Stepper.Answer]
-// does. If the units are slots, the waits depend on the deadlines of the open holds:
-// ResetAfter lasts until the last of them. If the request was denied, RetryAfter lasts
+// does. If the units are slots, the waits depend on the deadlines of the open holds.
+// ResetAfter lasts until the last deadline. If the request was denied, RetryAfter lasts
 // until enough holds have expired, if none of them is extended or ends earlier. No hold
-// may have expired at t. For slots, Answer sorts the holds if the request was denied,
-// and otherwise looks at each of them. l may be nil.
+// may have expired at t. For slots, Answer reads every hold, and sorts them if the
+// request was denied. l may be nil.
 func (l *Ledger) Answer(step Stepper, s State, t, asked, spent int64, allowed bool) headgate.Decision {
 	d := step.Answer(s, t, asked, spent, allowed)
 	slots, ok := step.(SlotStepper)

@@ -15,11 +15,11 @@ import (
 // With the failure mode local, it is opened in the local store.
 //
 // A hold is committed or extended in the store that opened it. If the inner store opened
-// it and is unavailable, the decision is degraded and the hold stays open: commit it
-// again, or it expires. If the inner store does not know a hold, the local store is
-// asked. A hold that the failure mode open has allowed is in no store, so
-// [headgate.ErrUnknownHold] is returned; the methods of the [headgate.Hold] itself return
-// its decision instead.
+// it and is unavailable, the decision is degraded and the hold stays open: repeat the
+// commit, or the hold expires. If the inner store does not know a hold, ApplyHolds uses
+// the local store. A hold that the failure mode open has allowed is in no store, so
+// ApplyHolds returns [headgate.ErrUnknownHold]; the methods of the [headgate.Hold] itself
+// return its decision instead.
 //
 // ApplyHolds returns [headgate.ErrUnsupported] if the inner store, or the local store in
 // the mode local, does not support holds.

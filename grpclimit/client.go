@@ -47,9 +47,9 @@ type ClientOptions struct {
 }
 
 // Client has the interceptors for a gRPC client. They delay each call until every
-// charge that applies to it allows it. In this process, calls with the same key wait in
-// first-in, first-out order. Create a Client with [NewClient]. It may be used
-// concurrently and for several connections.
+// charge that applies to it allows it. Calls do not wait for slots. In this process,
+// calls with the same key wait in first-in, first-out order. Create a Client with
+// [NewClient]. It may be used concurrently and for several connections.
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
@@ -116,6 +116,8 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 //     spends nothing, and the error matches [headgate.ErrWouldExceedDeadline];
 //   - its cost is above the limit: it fails immediately with RESOURCE_EXHAUSTED, and
 //     the error matches [headgate.ErrNeverAllowed];
+//   - no slot of a limit such as “16 concurrent” is available: it fails immediately with
+//     RESOURCE_EXHAUSTED, and the error matches [ErrNoSlot];
 //   - its context ends while it waits: it fails with the status of the context.
 func (c *Client) Unary(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,

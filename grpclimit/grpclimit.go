@@ -60,12 +60,12 @@ type Charge struct {
 	// the same limit but different functions as keys, the second returns an error: see
 	// [headgate.MustNamedPolicy].
 	//
-	// Under a limit such as “16 concurrent”, a call holds slots until its handler ends in
-	// any way, and on a client until the call or stream ends. The hold is extended in the
-	// meantime; after a crash the slots become available after at most 30 s. A server
-	// takes all charges together or none. A client fails a call for which no slot is
-	// available, with RESOURCE_EXHAUSTED and [ErrNoSlot]. Such a policy cannot have
-	// PerMessage.
+	// Under a limit such as “16 concurrent”, a call has slots until its handler ends in
+	// any way, and on a client until the call or stream ends. A hold takes the slots and
+	// is extended in the meantime; after a crash the slots become available after at most
+	// 30 s. A server makes all charges together or none. On a client, a call for which no
+	// slot is available is not sent: it fails with RESOURCE_EXHAUSTED and [ErrNoSlot]. A
+	// charge with such a policy cannot have PerMessage.
 	Policy headgate.Policy
 	// Limits returns the limits of a call, such as those of the plan of its user, in
 	// place of those of Policy. An empty result selects those of Policy, which must have

@@ -6,9 +6,9 @@ import (
 )
 
 // OnlyFailures is an AdjustCost function with which only failed requests, such as a
-// login with a wrong password, stay charged. It refunds everything if the status is
-// below 400, unless the handler panicked. Requests with a status of 500 or above stay
-// charged, although the client did not cause the failure; see [OnlyStatus].
+// login with a wrong password, stay charged. The cost is 0 if the status is below 400,
+// unless the handler panicked. Requests with a status of 500 or above stay charged,
+// although the client did not cause the failure; see [OnlyStatus].
 func OnlyFailures(r Response) int64 {
 	if r.Status < http.StatusBadRequest && !r.Panicked {
 		return 0
@@ -17,11 +17,11 @@ func OnlyFailures(r Response) int64 {
 }
 
 // OnlySuccesses is an AdjustCost function with which only successful requests stay
-// charged. It refunds everything if the status is 400 or above, or if the handler
-// panicked. A client that can make requests fail can therefore send any number of them.
+// charged. The cost is 0 if the status is 400 or above, or if the handler panicked. A
+// client that can make requests fail can therefore send any number of them.
 func OnlySuccesses(r Response) int64 { return r.Charged - OnlyFailures(r) }
 
-// OnlyStatus returns an AdjustCost function that refunds everything unless the status
+// OnlyStatus returns an AdjustCost function with which the cost is 0 unless the status
 // is in codes, such as 401 and 403 for a login. The status is 500 if the handler
 // panicked before it wrote a response.
 func OnlyStatus(codes ...int) func(Response) int64 {

@@ -67,10 +67,10 @@ type Charge struct {
 	// functions differ: see [headgate.MustNamedPolicy]. It cannot find this for two
 	// programs that share a store, so name the policies there.
 	//
-	// Under a limit such as “16 concurrent”, a request holds slots until the handler ends
+	// Under a limit such as “16 concurrent”, a request has slots until the handler ends
 	// in any way: it returns, panics, or returns after the client has disconnected. Rates
-	// and slots of all charges are taken together or not at all. The store must support
-	// holds. The cost of a request is then its number of slots.
+	// and slots of all charges are taken together or not at all. The cost of a request is
+	// its number of slots. The store must support holds. See Options.HoldTTL.
 	Policy headgate.Policy
 	// Limits returns the limits of a request, such as those of the plan of its user, in
 	// place of those of Policy. An empty result selects those of Policy, which must have

@@ -5,11 +5,11 @@
 //	mux.Handle("POST /login", guard.Protect(login))
 //
 // An attempt is charged before the handler runs, atomically on limits for its address,
-// its network, its account, and the pair of account and address. The charge of a
-// successful attempt is refunded, so only failures use up the limits. A thousand
-// simultaneous guesses get no further than a thousand sequential ones. The limits of a
-// pair and of an account have the form of a [Lockout]: the first attempts need no wait,
-// then each wait is longer than the previous one.
+// its network, its account, and the pair of account and address. The charge is a hold,
+// which a success cancels, so only failures use up the limits. A thousand simultaneous
+// guesses get no further than a thousand sequential ones. The limits of a pair and of
+// an account have the form of a [Lockout]: the first attempts need no wait, then each
+// wait is longer than the previous one.
 //
 // Attackers at other addresses cannot lock the owner of an account out. After a
 // successful login, the pair of account and address is a known pair. Only failures of

@@ -18,7 +18,7 @@ const (
 	KindDenied EventKind = "denied"
 	// KindFailed: the handler ran and the guess was wrong. The attempt stays charged.
 	KindFailed EventKind = "failed"
-	// KindSucceeded: the handler ran and the guess was right. The attempt is refunded.
+	// KindSucceeded: the handler ran and the guess was right. The charge is cancelled.
 	KindSucceeded EventKind = "succeeded"
 	// KindUnknown: the handler panicked, responded with 5xx, hijacked the connection, or
 	// returned without a response after the client disconnected. The attempt stays
@@ -30,7 +30,7 @@ const (
 	// KindInvalid: the request was too large, had an unsupported content type, or named
 	// several accounts. The handler did not run.
 	KindInvalid EventKind = "invalid"
-	// KindError: the store returned an error for the charge or for the refund; see
+	// KindError: the store returned an error for the charge or for its cancellation; see
 	// Event.Err.
 	KindError EventKind = "error"
 )

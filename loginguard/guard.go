@@ -48,9 +48,9 @@ const (
 	warnAfterSuccesses = 100
 )
 
-// New returns a guard with state in store. It returns an error that matches
-// [ErrInvalidOptions] for invalid options, and the errors of [headgate.New] and
-// [clientaddr.New]. It does no I/O. opts may be nil.
+// New returns a guard with state in store, which must support holds. It returns an
+// error that matches [ErrInvalidOptions] for invalid options, and the errors of
+// [headgate.New] and [clientaddr.New]. It does no I/O. opts may be nil.
 func New(store headgate.Store, opts *Options) (*Guard, error) {
 	var o Options
 	if opts != nil {

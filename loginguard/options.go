@@ -113,7 +113,7 @@ const (
 	Unknown Outcome = iota
 	// Failure means that the guess was wrong. The attempt stays charged.
 	Failure
-	// Success means that the guess was right. The attempt is refunded and the pair
+	// Success means that the guess was right. The charge is cancelled and the pair
 	// becomes known.
 	Success
 )

@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// ApplyHold executes verb on one key; see [headgate.HoldBound]. The usual cases need only
-// the mutex of the hold shard; all others are a transaction, as in [Store.ApplyHolds].
+// ApplyHold executes verb on one key; see [headgate.HoldBound]. The usual cases lock only
+// the mutex of the hold shard. All other cases use a transaction, as [Store.ApplyHolds]
+// does.
 func (b *slotBound) ApplyHold(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, op headgate.HoldOp,
 ) (headgate.HoldResult, headgate.Instant, error) {
@@ -35,9 +36,9 @@ func (b *slotBound) ApplyHold(
 	return results[0], at, err
 }
 
-// openFast opens a hold on a key that has a slot, if the units are available and there
-// is room, and if no hold of the key has expired or has the same id. If done is false,
-// the key is unchanged.
+// openFast opens a hold on a key that has a slot in the table, if the units are
+// available and there is room, and if no hold of the key has expired or has the same
+// id. If done is false, the key is unchanged.
 func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
@@ -82,8 +83,8 @@ func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
 	return true
 }
 
-// addHeld takes the units of the first open hold of a key from the key's slot, and marks
-// the slot. It returns nil if that fails.
+// addHeld takes the units of the first open hold of a key from the key's slot in the
+// table, and marks the slot. It returns nil if that fails.
 func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldOp) *heldKey {
 	slot := b.store.keys.shard(d).find(d)
 	if slot == nil {

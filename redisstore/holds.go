@@ -18,7 +18,7 @@ type holdOp struct {
 	ttl      int64 // in µs
 	settings headgate.HoldSettings
 	private  bool // whether only this process knows the id
-	undone   bool // whether a commit undoes a hold that was opened by the same call
+	undone   bool // whether a commit undoes a hold that the same call has opened
 	status   byte
 	granted  int64
 }
@@ -33,14 +33,14 @@ const (
 	holdDenied
 )
 
-// holdVerbs are the verbs of the script for those of package headgate.
+// holdVerbs maps the verbs of package headgate to the verbs of the script.
 var holdVerbs = [...]algo.Verb{
 	headgate.OpenHold: verbOpen, headgate.CommitHold: verbCommit, headgate.ExtendHold: verbExtend,
 	headgate.Debit: verbDebit, headgate.TakeUpTo: verbTakeUpTo,
 }
 
 // hasRecord reports whether the operation uses the key of an ended hold. A private hold
-// that is opened has a new id.
+// that is opened has a new id, so it has no such key.
 func (h *holdOp) hasRecord(o *op) bool {
 	return o.request.Verb == verbOpen && !h.private || o.request.Verb == verbCommit
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // CheckHolds returns an error that matches invalid if the store or a charge does not
-// support [Batch.Hold]. setting is the name of the setting that needs it.
+// support [Batch.Hold]. setting is the name of the setting that needs holds.
 func CheckHolds(store headgate.Store, charges []Charge, setting string, invalid error) error {
 	if _, ok := store.(headgate.HoldStore); !ok {
 		return fmt.Errorf("%w: %s needs a store that supports holds, and this store does not", invalid, setting)
@@ -27,9 +27,9 @@ func CheckHolds(store headgate.Store, charges []Charge, setting string, invalid 
 
 // Hold is like Take, and opens a hold, so that [Batch.Commit] can change the costs until
 // ttl has passed. The store must be a [headgate.HoldStore]. If a key has too many open
-// holds, or there is no memory for another one, Hold makes the operations without a
-// hold: their costs are final. Hold then makes two store operations, otherwise one. If an
-// operation takes slots, which only a hold can do, Hold returns the error.
+// holds, or there is no memory for another hold, Hold makes the operations without a
+// hold, so their costs are final. This takes two store operations instead of one. If an
+// operation takes slots, for which a hold is required, Hold returns the error instead.
 func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Instant, ttl time.Duration) error {
 	id := headgate.NewHoldID()
 	for i := range b.Ops {
@@ -56,6 +56,7 @@ func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Ins
 	return nil
 }
 
+// dropHold removes the hold from the batch and from its Keeper. The store is not called.
 func (b *Batch) dropHold() {
 	if b.keeper != nil {
 		b.keeper.remove(b.kept)

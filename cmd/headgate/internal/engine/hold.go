@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// OpenHold is a hold of a client: one that is to be opened, or one that [ParseHold] read
-// from a token.
+// OpenHold is a hold of a client: a hold to be opened, or a hold that [ParseHold] has
+// read from a token.
 type OpenHold struct {
 	ID      headgate.HoldID
 	Checks  []Check          // checks with their amounts
@@ -299,9 +299,10 @@ func (h *OpenHold) expireAfter(call *holdCall, at headgate.Instant) {
 	}
 }
 
-// failed returns the error for a client, if no store knows the hold at an instant. After
-// its deadline, the hold has expired. Before it, a hold that a failure mode has allowed
-// without a charge has nothing to correct, so there is no error.
+// failed returns the error for a client, where err is the error of the store for the
+// operation at an instant. From its deadline on, the hold has expired. Before it, a hold
+// that a failure mode has allowed without a charge has nothing to correct, so there is no
+// error.
 func (h *OpenHold) failed(at headgate.Instant, err error) error {
 	switch {
 	case err == nil:
