@@ -48,7 +48,7 @@ func (a Debt) minus(b Debt, denominator int64) Debt {
 // in µs that is the same in all calls of one operation.
 type Account interface {
 	// Adopt converts the state to the form of this limit, if it was written under another
-	// limit. It then returns true if [Debt.Rest] of an earlier debt may have another unit.
+	// limit. It returns true if [Debt.Rest] of an earlier debt may have another unit.
 	Adopt(t int64) bool
 	// Take spends n units at t if they are available, and reports whether they were.
 	Take(t, n int64) bool
