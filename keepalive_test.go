@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,20 +13,20 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// extendingStore counts the calls of ApplyHolds that extend.
+// extendingStore counts the calls of ApplyHolds that extend, and lets them fail.
 type extendingStore struct {
 	*memstore.Store
-	extensions int
-	fail       error
+	extensions atomic.Int64
+	fails      atomic.Bool
 }
 
 func (s *extendingStore) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
 	if verb == headgate.ExtendHold {
-		s.extensions++
-		if s.fail != nil {
-			return 0, s.fail
+		s.extensions.Add(1)
+		if s.fails.Load() {
+			return 0, errors.New("connection refused")
 		}
 	}
 	return s.Store.ApplyHolds(ctx, now, verb, ttl, ops, results)
@@ -37,8 +38,8 @@ func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
 		l := newLimiter(t, store, "streams", nil, "3 concurrent")
-		var lost []error
-		k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{TTL: 30 * time.Second, Lost: func(_ *headgate.Hold, err error) { lost = append(lost, err) }})
+		lost := make(chan error, 10)
+		k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{TTL: 30 * time.Second, Lost: func(_ *headgate.Hold, err error) { lost <- err }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,8 +53,8 @@ func TestKeepAlive(t *testing.T) {
 			holds = append(holds, h)
 		}
 		time.Sleep(time.Hour + time.Second)
-		if d, err := l.Peek(ctx, "k"); err != nil || d.Allowed || store.extensions != 360 {
-			t.Fatalf("after an hour: got %+v, error %v, %d extensions, want all slots taken and one extension each 10 s", d, err, store.extensions)
+		if d, err := l.Peek(ctx, "k"); err != nil || d.Allowed || store.extensions.Load() != 360 {
+			t.Fatalf("after an hour: got %+v, error %v, %d extensions, want all slots taken and one extension each 10 s", d, err, store.extensions.Load())
 		}
 		k.Remove(holds[0])
 		if _, err := holds[0].Cancel(ctx); err != nil {
@@ -63,8 +64,8 @@ func TestKeepAlive(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if len(lost) != 1 || !errors.Is(lost[0], headgate.ErrUnknownHold) {
-			t.Errorf("a hold that was not removed: got lost %v want ErrUnknownHold once", lost)
+		if len(lost) != 1 || !errors.Is(<-lost, headgate.ErrUnknownHold) {
+			t.Error("a hold that was not removed: want it lost once, with ErrUnknownHold")
 		}
 		k.Close()
 		time.Sleep(31 * time.Second)
@@ -80,11 +81,11 @@ func TestKeepAliveOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
 		l := newLimiter(t, store, "streams", nil, "1 concurrent")
-		failed, lost := 0, 0
+		var failed, lost atomic.Int64
 		k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{
 			TTL: 30 * time.Second, Interval: 20 * time.Second,
-			Lost:   func(*headgate.Hold, error) { lost++ },
-			Failed: func(error) { failed++ },
+			Lost:   func(*headgate.Hold, error) { lost.Add(1) },
+			Failed: func(error) { failed.Add(1) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -95,15 +96,15 @@ func TestKeepAliveOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.Add(h)
-		store.fail = errors.New("connection refused")
+		store.fails.Store(true)
 		time.Sleep(21 * time.Second)
-		store.fail = nil
-		if failed != 1 || lost != 0 {
-			t.Errorf("after one failure: got %d failures, %d lost", failed, lost)
+		store.fails.Store(false)
+		if failed.Load() != 1 || lost.Load() != 0 {
+			t.Errorf("after one failure: got %d failures, %d lost", failed.Load(), lost.Load())
 		}
 		time.Sleep(20 * time.Second)
-		if lost != 1 {
-			t.Errorf("the hold has expired: got %d lost want 1", lost)
+		if lost.Load() != 1 {
+			t.Errorf("the hold has expired: got %d lost want 1", lost.Load())
 		}
 	})
 }
@@ -126,8 +127,8 @@ func TestExtendAll(t *testing.T) {
 	}
 	later := noon.Time().Add(59 * time.Second)
 	results, err := headgate.ExtendAllAt(ctx, later, time.Minute, holds...)
-	if err != nil || len(results) != 300 || store.extensions != 3 {
-		t.Fatalf("got %d results, error %v, %d calls; want 300 results in 3 calls of 256 limits", len(results), err, store.extensions)
+	if err != nil || len(results) != 300 || store.extensions.Load() != 3 {
+		t.Fatalf("got %d results, error %v, %d calls; want 300 results in 3 calls of 256 limits", len(results), err, store.extensions.Load())
 	}
 	for i, r := range results {
 		if want := i == 7; errors.Is(r.Err, headgate.ErrUnknownHold) != want || !want && r.Err != nil {
