@@ -227,7 +227,7 @@ func applyHoldOps(
 			continue
 		}
 		results[i] = c.hold(verb, op.Cost)
-		denied = denied || !results[i].Allowed
+		denied = denied || !results[i].Allowed || verb == TakeUpTo && c.blocked
 	}
 	if len(counted) == 0 {
 		return instantNow(now), nil
@@ -237,7 +237,27 @@ func applyHoldOps(
 	for i, r := range held {
 		results[at[i]] = r
 	}
+	if verb == CommitHold || verb == ExtendHold {
+		followCounted(ops, results, counted, held)
+	}
 	return instant, err
+}
+
+// followCounted sets the error of each op without a counted limit to that of the counted
+// ops of the same hold, if none of them found the hold: nothing else knows whether it is
+// open.
+func followCounted(ops []HoldOp, results []HoldResult, counted []HoldOp, held []HoldResult) {
+	failed := make(map[HoldID]error, len(counted))
+	for i, op := range counted {
+		if known, seen := failed[op.ID]; !seen || known != nil {
+			failed[op.ID] = held[i].Err
+		}
+	}
+	for i, op := range ops {
+		if isConstant(op.Op) {
+			results[i].Err = failed[op.ID]
+		}
+	}
 }
 
 // holdOrPeek executes verb in the store. If denied is true, it only peeks.

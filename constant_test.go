@@ -165,3 +165,29 @@ func TestConstantWithOtherLimits(t *testing.T) {
 		t.Errorf("its commit of 2: got %+v, error %v want 4 remaining", r, err)
 	}
 }
+
+// A hold with an unlimited check and a counted one is open only if the counted one is.
+func TestHoldOfUnlimitedAndCounted(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	free, slots := newLimiter(t, store, "free", nil, "unlimited"), newLimiter(t, store, "slots", nil, "1 concurrent")
+	checks := []headgate.Check{{Limiter: free, Key: "k", Cost: 1}, {Limiter: slots, Key: "k", Cost: 1}}
+	open := func() *headgate.Hold {
+		h, err := headgate.HoldAllAt(t.Context(), noon.Time(), &headgate.HoldOptions{TTL: time.Second}, checks...)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		return h
+	}
+	h := open()
+	if _, err := h.ExtendAt(t.Context(), noon.Time(), time.Second); err != nil {
+		t.Errorf("Extend of an open hold: %v", err)
+	}
+	late := noon.Time().Add(time.Minute)
+	if _, err := h.ExtendAt(t.Context(), late, time.Second); !errors.Is(err, headgate.ErrExpiredHold) {
+		t.Errorf("Extend of an expired hold: got %v want ErrExpiredHold", err)
+	}
+	if _, err := h.CommitAt(t.Context(), late, 1, 1); !errors.Is(err, headgate.ErrExpiredHold) {
+		t.Errorf("Commit of an expired hold: got %v want ErrExpiredHold", err)
+	}
+}

@@ -44,6 +44,7 @@ type holdTransaction struct {
 	deadline int64 // deadline of a hold that is opened or extended
 	ops      []headgate.HoldOp
 	results  []headgate.HoldResult
+	first    []int // result of firsts; nil before its first call
 }
 
 func (x *holdTransaction) bind() error {
@@ -101,28 +102,44 @@ func (x *holdTransaction) apply() error {
 // eachTarget calls do once for each target or, for verbs that use the id, once for each
 // hold of a target. It passes the index of the first op and the sum of the costs.
 func (x *holdTransaction) eachTarget(do func(i int, t *target, n int64)) {
+	first, sums := x.firsts(), make([]int64, len(x.debits))
 	for i := range x.debits {
-		if x.firstOf(i) != i {
-			continue
+		sums[first[i]] = addCosts(sums[first[i]], x.debits[i].n)
+	}
+	for i := range x.debits {
+		if first[i] == i {
+			do(i, x.debits[i].target, sums[i])
 		}
-		sum := int64(0)
-		for j := i; j < len(x.debits); j++ {
-			if x.firstOf(j) == i {
-				sum = addCosts(sum, x.debits[j].n)
-			}
-		}
-		do(i, x.debits[i].target, sum)
 	}
 }
 
-// firstOf returns the index of the first op that eachTarget combines with op i.
-func (x *holdTransaction) firstOf(i int) int {
-	for j := range i {
-		if x.debits[j].target == x.debits[i].target && (x.verb > headgate.ExtendHold || x.ops[j].ID == x.ops[i].ID) {
-			return j
-		}
+// combined identifies the ops that eachTarget combines.
+type combined struct {
+	target *target
+	id     headgate.HoldID // zero for verbs that do not use the id
+}
+
+// firsts returns, for each op, the index of the first op that eachTarget combines with
+// it. One call may extend thousands of holds while it holds the locks of their keys, so
+// the time must be proportional to their number. The targets must be loaded.
+func (x *holdTransaction) firsts() []int {
+	if x.first != nil {
+		return x.first
 	}
-	return i
+	x.first = make([]int, len(x.debits))
+	seen := make(map[combined]int, len(x.debits))
+	for i := range x.debits {
+		c := combined{target: x.debits[i].target}
+		if x.verb <= headgate.ExtendHold {
+			c.id = x.ops[i].ID
+		}
+		first, ok := seen[c]
+		if !ok {
+			first, seen[c] = i, i
+		}
+		x.first[i] = first
+	}
+	return x.first
 }
 
 // addCosts returns a + b, or a number above every limit if the sum is larger.
@@ -237,7 +254,7 @@ func errNoRoomForHold() error {
 func (x *holdTransaction) changeHolds() {
 	x.eachTarget(func(i int, t *target, n int64) { x.results[i] = x.changeHold(i, t, n) })
 	for i := range x.results {
-		x.results[i] = x.results[x.firstOf(i)]
+		x.results[i] = x.results[x.firsts()[i]]
 		x.results[i].Decision = x.peekAfter(i)
 	}
 }

@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -87,6 +88,33 @@ func TestExpiryAfterExtension(t *testing.T) {
 		}
 		if _, err := h.CommitAt(t.Context(), noon.Add(2*time.Minute), 1); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got error %v want %v", tt.name, err, tt.want)
+		}
+	}
+}
+
+// One call may extend the holds of many keys. It holds the locks of all of them, so its
+// time must not grow with the square or the cube of their number.
+func TestExtendManyKeys(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	bound, err := store.Bind(headgate.Rule{Scope: "p", Limit: headgate.MustParseLimit("10/1h")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ops := make([]headgate.HoldOp, 5000)
+	for i := range ops {
+		ops[i] = headgate.HoldOp{Op: headgate.Op{Bound: bound, Key: strconv.Itoa(i), Cost: 1}, ID: headgate.NewHoldID()}
+	}
+	results, began := make([]headgate.HoldResult, len(ops)), time.Now()
+	if _, err := store.ApplyHolds(t.Context(), headgate.StoreClock, headgate.ExtendHold, time.Minute, ops, results); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("took %v", took)
+	}
+	for i := range results {
+		if !errors.Is(results[i].Err, headgate.ErrUnknownHold) {
+			t.Fatalf("op %d: got %v want ErrUnknownHold", i, results[i].Err)
 		}
 	}
 }

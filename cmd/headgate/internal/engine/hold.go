@@ -180,6 +180,9 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 			return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d",
 				headgate.ErrInvalidCost, n, int64(headgate.MaxWindowUnits))}
 		}
+		if r.onlyHolds && verb > headgate.ExtendHold {
+			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
+		}
 		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || r.queues {
 			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: fmt.Errorf("%w: %s has no holds; must be %s",
 				headgate.ErrUnsupported, r.Algorithm, algo.NamesWhere(headgate.Algorithm.CanHold))}
@@ -233,10 +236,10 @@ func (s *ActiveConfig) applyHoldVerb(
 // holds have. at is the instant of the operation. It returns the error of the first hold
 // if no hold was changed.
 func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
-	for i := range call.holds {
-		call.holds[i].Err = headgate.ErrUnknownHold
-	}
 	c := &a.enforced
+	for _, h := range c.holds { // a hold without enforced checks cannot fail
+		call.holds[h].Err = headgate.ErrUnknownHold
+	}
 	for i := range c.results {
 		r := &c.results[i]
 		a.Replayed = a.Replayed || r.Replayed

@@ -231,3 +231,49 @@ func FuzzToken(f *testing.F) {
 		}
 	})
 }
+
+// A hold whose checks are all in shadow mode is extended together with an enforced one.
+func TestExtendShadowAndEnforced(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, observed)
+	seen, _ := mustHold(t, e, start, time.Minute, engine.Check{Policy: "seen", Key: "b", Cost: 1})
+	one, _ := mustHold(t, e, start, time.Minute, engine.Check{Policy: "one", Key: "a", Cost: 1})
+	holds, a := []engine.OpenHold{seen, one}, engine.Answer{}
+	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, holds, &a); err != nil {
+		t.Fatal(err)
+	}
+	for i := range holds {
+		if holds[i].Err != nil || holds[i].Expires != start+3600*second {
+			t.Errorf("hold %d: got %d, %v", i, holds[i].Expires, holds[i].Err)
+		}
+	}
+}
+
+// A blocked check grants nothing, so the other checks spend nothing.
+func TestTakeUpToBlocked(t *testing.T) {
+	t.Parallel()
+	opts := engine.PolicyOptions{Overrides: map[string][]headgate.Limit{"bad": {headgate.Blocked()}}}
+	e, _ := newPolicyEngine(t, headgate.MustPolicy("10/1h"), opts, "")
+	checks, a := []engine.Check{{Policy: "p", Key: "bad", Cost: 4}, {Policy: "p", Key: "k", Cost: 4}}, engine.Answer{}
+	if err := e.ActiveConfig().TakeUpTo(t.Context(), start, checks, &a); err != nil || a.Granted != 0 {
+		t.Fatalf("got %d granted, %v want 0", a.Granted, err)
+	}
+	if err := e.DecideAt(t.Context(), start, headgate.Peek, checks[1:], &a); err != nil || a.Remaining != 10 {
+		t.Errorf("got %d remaining, %v want 10", a.Remaining, err)
+	}
+}
+
+// The error for a debit of slots tells a client what to do.
+func TestDebitOfSlots(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, nil)
+	checks, a := []engine.Check{inline("k", "2 concurrent")}, engine.Answer{}
+	for _, err := range []error{
+		e.ActiveConfig().Debit(t.Context(), start, checks, &a),
+		e.ActiveConfig().TakeUpTo(t.Context(), start, checks, &a),
+	} {
+		if !errors.Is(err, headgate.ErrHoldRequired) || !strings.Contains(engine.Reason(err), "/v1/hold and /v1/commit") || strings.Contains(engine.Reason(err), "memstore") {
+			t.Errorf("got %v want the error of a check", engine.Reason(err))
+		}
+	}
+}

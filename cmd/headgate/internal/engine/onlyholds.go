@@ -17,14 +17,18 @@ func (a *Answer) checkHoldRequired(verb headgate.Verb) error {
 			if !r.onlyHolds {
 				continue
 			}
-			field := "policy"
-			if r.Policy == "" {
-				field = "limit"
-			}
-			return &CheckError{Index: c.checks[i], Field: field, Err: errCheckOfHolds(r.Name)}
+			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
 		}
 	}
 	return nil
+}
+
+// limitFieldOf returns the name of the field of a check that selects the limit of a rule.
+func limitFieldOf(r *Rule) string {
+	if r.Policy != "" {
+		return "policy"
+	}
+	return "limit"
 }
 
 // errCheckOfHolds returns the error for a check whose limit with the given name counts

@@ -92,7 +92,7 @@ func AddressOf(key string) (addr netip.Addr, bits int, ok bool) {
 		addr = addr.Unmap()
 		return addr, addr.BitLen(), true
 	}
-	if bits, ok = smallNumber(length); !ok || bits > addr.BitLen() {
+	if bits, ok = smallNumber(length); !ok || bits > addr.BitLen() || len(length) > 1 && length[0] == '0' {
 		return addr, 0, false
 	}
 	return addr, bits, true
