@@ -24,6 +24,7 @@ package forwardauth
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -175,7 +176,15 @@ func (c *call) admit(ctx context.Context) (token string, err error) {
 		return "", c.config.Admit(ctx, c.checks, &c.answer)
 	}
 	hold := engine.OpenHold{ID: headgate.NewHoldID(), Checks: c.checks}
-	if err := c.config.Hold(ctx, headgate.StoreClock, c.hold, &hold, &c.answer); err != nil || !c.answer.Allowed {
+	err = c.config.Hold(ctx, headgate.StoreClock, c.hold, &hold, &c.answer)
+	if errors.Is(err, headgate.ErrTooManyHolds) {
+		// As in package admission, the cost is then final: an error would deny the
+		// requests of all clients that share the key. Only slots need a hold.
+		if plain := c.config.Admit(ctx, c.checks, &c.answer); !errors.Is(plain, headgate.ErrHoldRequired) {
+			return "", plain
+		}
+	}
+	if err != nil || !c.answer.Allowed {
 		return "", err
 	}
 	return hold.Token(), nil

@@ -6,10 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
+	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/memstore"
 )
 
 // get returns the fields that describe a request for a path.
@@ -94,5 +97,38 @@ func (c *chain) commit(t *testing.T, token string, cost int) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("commit of %q: got %d want 200", token, resp.StatusCode)
+	}
+}
+
+// A key with the maximum number of open holds is still limited: further requests are
+// charged without a hold. Slots cannot be.
+func TestTooManyHolds(t *testing.T) {
+	t.Parallel()
+	path, err := routing.ParsePath("/**")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := memstore.New(nil)
+	t.Cleanup(func() { _ = store.Close() })
+	policy := headgate.MustPolicy("3/24h")
+	policy.Holds.MaxOpen = 1
+	e, err := engine.New(store, &engine.Options{
+		Policies:       map[string]headgate.Policy{"p": policy},
+		Routes:         routing.NewTable([]routing.Route{{Path: path, Policies: []string{"p"}, Hold: time.Hour}}, nil),
+		TrustedProxies: proxied.TrustedProxies,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := forwardauth.New(e, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"200 allow true", "200 allow false", "200 allow false", "429 deny false"} {
+		r := ask(h, forwardauth.Path, get("/a")...)
+		got := fmt.Sprintf("%d %s %v", r.StatusCode, r.Header.Get("X-RateLimit-Decision"), r.Header.Get("X-RateLimit-Hold") != "")
+		if got != want {
+			t.Errorf("request %d: got %s want %s", i+1, got, want)
+		}
 	}
 }
