@@ -46,7 +46,7 @@ end)
 -- in the field X-Cost. Without the field, the cost is 1, as charged. If Headgate does not
 -- respond, the hold expires.
 core.register_action("headgate_commit", {"http-res"}, function(txn)
-  local cost = tonumber(txn.sf:res_fhdr("x-cost")) or 1
+  local cost = math.max(0, math.ceil(tonumber(txn.sf:res_fhdr("x-cost")) or 1))
   core.httpclient():post{
     url = "http://127.0.0.1/v1/commit", dst = "abns@headgate", timeout = 10000,
     body = string.format('{"hold":"%s","actual":%d}', txn:get_var("txn.limit_hold"), cost),
