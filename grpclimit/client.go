@@ -154,15 +154,25 @@ func (c *Client) Stream(
 	if err != nil {
 		return nil, err
 	}
-	stream, err := streamer(ctx, desc, cc, method, opts...)
-	if err != nil {
-		slots.end(ctx)
+	var stream grpc.ClientStream
+	opened := false
+	defer func() {
+		if !opened { // also if the streamer panics
+			slots.end(ctx)
+		}
+	}()
+	if slots != nil { // a stream can also end without RecvMsg, for example if the connection is closed
+		opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(error) { slots.end(ctx) }))
+	}
+	if stream, err = streamer(ctx, desc, cc, method, opts...); err != nil {
 		return stream, err
 	}
+	opened = true
+	stream = slots.until(ctx, stream, desc)
 	if c.chargesMessages() {
 		stream = &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}
 	}
-	return slots.until(ctx, stream, desc), nil
+	return stream, nil
 }
 
 // clientStream is a stream on which SendMsg waits before it sends a message.
@@ -248,6 +258,12 @@ func (c *Client) chargesMessages() bool {
 // slots that the call holds, or nil.
 func (c *Client) wait(ctx context.Context, call Call, p phase) (held *clientSlots, err error) {
 	var receipt *turn.Receipt // records the charges that are already made, to refund them
+	finished := false
+	defer func() {
+		if !finished { // a function of a charge panicked
+			held.undo(ctx)
+		}
+	}()
 	if len(c.charges) > 1 {
 		ctx, receipt = turn.WithReceipt(ctx)
 	}
@@ -274,9 +290,11 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) (held *clientSlot
 		if err != nil {
 			receipt.Undo(ctx)
 			held.undo(ctx)
+			finished = true
 			return nil, err
 		}
 	}
+	finished = true
 	return held, nil
 }
 

@@ -2,9 +2,11 @@ package grpclimit
 
 import (
 	"context"
+	"io"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/turn"
@@ -64,7 +66,8 @@ func (s *clientSlots) during(ctx context.Context, send func() error) error {
 }
 
 // until returns a stream that makes the slots available when it has ended: RecvMsg
-// returned an error or the only message, or a context has ended.
+// returned an error or the only message, SendMsg or Header returned an error, or a
+// context has ended.
 func (s *clientSlots) until(ctx context.Context, stream grpc.ClientStream, desc *grpc.StreamDesc) grpc.ClientStream {
 	if s == nil {
 		return stream
@@ -90,4 +93,23 @@ func (s *slotStream) RecvMsg(m any) error {
 		s.end()
 	}
 	return err
+}
+
+// SendMsg sends a message. An error other than io.EOF means that the stream has ended.
+func (s *slotStream) SendMsg(m any) error {
+	err := s.ClientStream.SendMsg(m)
+	if err != nil && err != io.EOF {
+		s.end()
+	}
+	return err
+}
+
+// Header blocks until the server has sent the header. An error means that the stream has
+// ended.
+func (s *slotStream) Header() (metadata.MD, error) {
+	md, err := s.ClientStream.Header()
+	if err != nil {
+		s.end()
+	}
+	return md, err
 }
