@@ -178,7 +178,7 @@ func (s *requestState) adjust(r *http.Request, resp Response) {
 	resp.Request = r
 	costs := make([]int64, len(s.charges))
 	for i := range s.charges {
-		costs[i] = s.charges[i].cost
+		costs[i] = admission.AsCharged
 	}
 	defer s.Settle(r.Context(), costs) // also if AdjustCost panics
 	for i := range s.charges {

@@ -73,11 +73,15 @@ func (q *Request) HasSlots() bool { return q.slots }
 // rates stay spent, and slots become available. It does nothing if there is no hold.
 func (q *Request) ReleaseSlots(ctx context.Context) {
 	costs := make([]int64, len(q.parts))
-	for i := range q.parts {
-		costs[i] = q.parts[i].Cost
+	for i := range costs {
+		costs[i] = AsCharged
 	}
 	q.Settle(ctx, costs)
 }
+
+// AsCharged is an actual cost for [Request.Settle]: what the hold has charged, which may be
+// less than the cost of the charge if the policy caps it.
+const AsCharged = -1
 
 // combined reports the decisions to the observer and returns the combined decision. err
 // is the error of the store.
@@ -134,8 +138,8 @@ func (q *Request) releasePart(ctx context.Context, p *Part) {
 	}
 }
 
-// Settle ends the hold of DecideAndHold with the actual cost of each charge, as if the
-// costs had been charged at the beginning. The observer receives an event for each
+// Settle ends the hold of DecideAndHold with the actual cost of each charge, or AsCharged,
+// as if the costs had been charged at the beginning. The observer receives an event for each
 // charge whose cost changed. Settle does nothing if there is no hold.
 func (q *Request) Settle(ctx context.Context, actual []int64) {
 	if !q.IsHeld() {
@@ -145,13 +149,17 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 	defer done()
 	costs := make([]int64, 0, len(q.Ops))
 	for i := range q.parts {
-		for range q.parts[i].Charge.Limits {
-			costs = append(costs, actual[i])
+		for j := range q.parts[i].Charge.Limits {
+			cost := actual[i]
+			if l := &q.parts[i].Charge.Limits[j]; cost == AsCharged {
+				cost = l.Rule.Holds.Amount(q.parts[i].Cost, l.Bound.Limit())
+			}
+			costs = append(costs, cost)
 		}
 	}
 	err := q.Commit(ctx, q.Store, headgate.StoreClock, costs)
 	for i := range q.parts {
-		if p := &q.parts[i]; actual[i] != p.Cost {
+		if p := &q.parts[i]; actual[i] != AsCharged && actual[i] != p.Cost {
 			q.observe(p, "commit", actual[i], q.DecisionsOf(p), err)
 		}
 	}
