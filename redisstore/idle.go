@@ -29,8 +29,10 @@ type callCount struct {
 func (n *callCount) begin() { n.waiting.Add(1) }
 
 func (n *callCount) end() {
-	if n.waiting.Add(-1) == 0 {
-		n.endedAt.Store(sinceStart())
+	// The time is that before the subtraction: a call that begins after it may already
+	// have been sent when the time is stored, and must not count as ended.
+	if now := sinceStart(); n.waiting.Add(-1) == 0 {
+		n.endedAt.Store(now)
 	}
 }
 
