@@ -2860,14 +2860,23 @@ local function reply_with(e, a, status, granted, n)
   end
 end
 
+-- ended_units returns the units of a hold that has ended, if its deadline is after t. A
+-- record of the first version has no deadline.
+local function ended_units(record)
+  local ended = redis.call('GET', KEYS[record])
+  local deadline = ended and #ended > 8 and unpack_from('<d', ended, 9)
+  if ended and not (deadline and deadline <= t) then
+    return (unpack_from('<d', ended))
+  end
+end
+
 -- check_open returns the status of a request to open a hold, or nil if it may be opened.
 local function check_open(e, id, n, max_open, record)
   local i, units = ledger.find(e.list, id), nil
   if i then
     units = e.list[i].units
   elseif record > 0 then
-    local ended = redis.call('GET', KEYS[record])
-    units = ended and unpack_from('<d', ended)
+    units = ended_units(record)
   end
   if units then
     return units == n and REPLAYED or CONFLICT
@@ -2899,7 +2908,7 @@ end
 -- keep_record writes the key of a hold that has ended, until its deadline.
 local function keep_record(record, hold)
   local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + (server_clock and 0 or DAY)
-  redis.call('SET', KEYS[record], pack('<d', hold.units), 'PX', ttl)
+  redis.call('SET', KEYS[record], pack('<dd', hold.units, hold.deadline), 'PX', ttl)
 end
 
 local function run_commit(e, a, n, pos)
@@ -2911,7 +2920,7 @@ local function run_commit(e, a, n, pos)
     end
     ledger.finish(e.list, a, t, i, n, has(flags, CLIP))
     e.changed = true
-  elseif redis.call('GET', KEYS[record]) then
+  elseif ended_units(record) then
     status = REPLAYED
   else
     status = UNKNOWN
@@ -3010,7 +3019,7 @@ end
 -- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
 -- already, or if a key has too many.
 function holds.open_all()
-  local list, ok, found = {}, true, false
+  local list, ok, total_of, added = {}, true, {}, {}
   while pos <= size do
     local k, r, n, c, _
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
@@ -3020,16 +3029,18 @@ function holds.open_all()
     c.e, c.a = begin(k, c.rule, states[k])
     c.e.write = true
     last_rule[k], states[k] = c.rule, c.a.s
-    c.status = check_open(c.e, c.id, n, c.max_open, c.record)
+    c.status = check_open(c.e, c.id, n, c.max_open - (added[k] or 0), c.record)
     if not c.status then
+      -- as if the earlier holds of the key had been opened
+      added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
+      c.asked = n > 0 and total_of[k] or 0
       if log then
-        fits = log_store.fits(log, c.rule, n)
+        fits = log_store.fits(log, c.rule, c.asked)
       else
-        _, fits = c.rule.x.take(c.rule.w, c.a.s, t, n)
+        _, fits = c.rule.x.take(c.rule.w, c.a.s, t, c.asked)
       end
       c.status = not fits and DENIED or nil
     end
-    found = found or c.status == REPLAYED
     ok = ok and not c.status
     list[#list + 1] = c
   end
@@ -3041,7 +3052,7 @@ function holds.open_all()
       add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
       states[c.k] = c.a.s
     end
-    reply_with(c.e, c.a, c.status or OK, 0, c.n)
+    reply_with(c.e, c.a, c.status or OK, 0, c.asked or c.n)
   end
 end
 

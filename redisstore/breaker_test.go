@@ -1,0 +1,61 @@
+package redisstore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
+)
+
+// Several holds of one key in one call must fit together.
+func TestBreakerSeveralHoldsOfOneKey(t *testing.T) {
+	rs := openURL(t, "redis://"+testserver.Redis(t).Addr())
+	for name, store := range map[string]headgate.HoldStore{"memory": memstore.New(nil), "redis": rs} {
+		for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog, headgate.Concurrency} {
+			limit := "20/1h"
+			if a == headgate.Concurrency {
+				limit = "20 concurrent"
+			}
+			b, err := store.Bind(headgate.Rule{Scope: "s", Name: "s", Limit: headgate.MustParseLimit(limit), Algorithm: a})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ops, results := make([]headgate.HoldOp, 2), make([]headgate.HoldResult, 2)
+			for i := range ops {
+				ops[i] = headgate.HoldOp{Op: headgate.Op{Bound: b, Key: "key", Cost: 15}, ID: headgate.HoldID{byte(i + 1)}}
+			}
+			_, err = store.ApplyHolds(t.Context(), testInstant, headgate.OpenHold, time.Minute, ops, results)
+			if err != nil || results[0].Allowed && results[1].Allowed {
+				t.Errorf("%s %s: two holds of 15 under %s: got %+v, %v; want a denial", name, a, limit, results, err)
+			}
+		}
+	}
+}
+
+// The record of an ended hold counts until its deadline.
+func TestBreakerIDAfterDeadline(t *testing.T) {
+	rs := openURL(t, "redis://"+testserver.Redis(t).Addr())
+	for name, store := range map[string]headgate.Store{"memory": memstore.New(nil), "redis": rs} {
+		l := limiterOf(t, store, "p", headgate.FixedWindow, "10/24h")
+		ctx, at := context.Background(), testInstant.Time()
+		o, check := &headgate.HoldOptions{ID: "job", TTL: time.Second}, headgate.Check{Limiter: l, Key: "k", Cost: 4}
+		h, err := headgate.HoldAllAt(ctx, at, o, check)
+		if err != nil || !h.OK() {
+			t.Fatal(err)
+		}
+		if _, err := h.CommitAt(ctx, at, 4); err != nil {
+			t.Fatal(err)
+		}
+		later := at.Add(time.Minute)
+		h, err = headgate.HoldAllAt(ctx, later, o, check)
+		if err != nil || h.Replayed() {
+			t.Errorf("%s: a hold with the same id after the deadline: replayed %v, error %v; want a new hold", name, h.Replayed(), err)
+		}
+		if d, _ := l.PeekAt(ctx, later, "k", 0); d.Remaining != 2 {
+			t.Errorf("%s: got %d remaining want 2", name, d.Remaining)
+		}
+	}
+}
