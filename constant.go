@@ -23,8 +23,8 @@ const (
 // [MaxWindowUnits], and responses have no rate limit header fields. Its text is
 // “unlimited”.
 //
-// [ParsePolicyLimit] accepts that text. [ParseLimit] does not, so that a client that
-// sends its own limit cannot choose it.
+// [ParseLimit] does not accept that text, so a client that sends a limit cannot turn it
+// off; [ParsePolicyLimit] does.
 func Unlimited() Limit { return Limit{constancy: unlimited} }
 
 // Blocked returns a limit that denies every request of a key. It must be the only limit
@@ -219,7 +219,7 @@ func applyHoldOps(
 	}
 	var counted []HoldOp
 	var at []int
-	denied := false
+	denied, granted := false, int64(MaxWindowUnits)
 	for i, op := range ops {
 		c, ok := op.Bound.(*constant)
 		if !ok {
@@ -227,37 +227,50 @@ func applyHoldOps(
 			continue
 		}
 		results[i] = c.hold(verb, op.Cost)
-		denied = denied || !results[i].Allowed || verb == TakeUpTo && c.blocked
+		denied = denied || !results[i].Allowed
+		granted = min(granted, results[i].Granted)
 	}
-	if len(counted) == 0 {
-		return instantNow(now), nil
+	if verb == TakeUpTo { // all ops take the same number of units
+		for i := range counted {
+			counted[i].Cost = min(counted[i].Cost, granted)
+		}
 	}
-	held := make([]HoldResult, len(counted))
-	instant, err := holdOrPeek(ctx, store, now, verb, ttl, counted, denied, held)
+	instant, held := instantNow(now), make([]HoldResult, len(counted))
+	if len(counted) > 0 {
+		var err error
+		if instant, err = holdOrPeek(ctx, store, now, verb, ttl, counted, denied, held); err != nil {
+			return instant, err
+		}
+	}
 	for i, r := range held {
 		results[at[i]] = r
+		granted = min(granted, r.Granted)
 	}
-	if verb == CommitHold || verb == ExtendHold {
-		followCounted(ops, results, counted, held)
+	for i := range ops {
+		switch {
+		case !isConstant(ops[i].Op):
+		case verb == TakeUpTo:
+			results[i].Granted = granted
+		case verb != OpenHold:
+			results[i].Err = commonErr(ops[i].ID, counted, held)
+		}
 	}
-	return instant, err
+	return instant, nil
 }
 
-// followCounted sets the error of each op without a counted limit to that of the counted
-// ops of the same hold, if none of them found the hold: nothing else knows whether it is
-// open.
-func followCounted(ops []HoldOp, results []HoldResult, counted []HoldOp, held []HoldResult) {
-	failed := make(map[HoldID]error, len(counted))
-	for i, op := range counted {
-		if known, seen := failed[op.ID]; !seen || known != nil {
-			failed[op.ID] = held[i].Err
+// commonErr returns the error of the hold with the given id if all of its ops that count
+// have one. A limit that does not count has no record of a hold, so it must not hide that
+// the hold is not open.
+func commonErr(id HoldID, counted []HoldOp, held []HoldResult) (err error) {
+	for i := range counted {
+		if counted[i].ID != id {
+			continue
+		}
+		if err = held[i].Err; err == nil {
+			return nil
 		}
 	}
-	for i, op := range ops {
-		if isConstant(op.Op) {
-			results[i].Err = failed[op.ID]
-		}
-	}
+	return err
 }
 
 // holdOrPeek executes verb in the store. If denied is true, it only peeks.

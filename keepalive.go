@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate/internal/heartbeat"
@@ -40,25 +41,29 @@ func extendAll(ctx context.Context, now Instant, ttl time.Duration, holds []*Hol
 	return results, nil
 }
 
-// extendSome extends the first holds with one call of the store. It returns their number.
+// extendSome extends the first holds with one call of the store. It returns their number,
+// also if the call fails.
 func extendSome(ctx context.Context, now Instant, ttl time.Duration, holds []*Hold, results []HoldResult) (n int, err error) {
 	var all []HoldOp
-	store := holds[0].checks[0].Limiter.store
+	var store Store
 	for n = 0; n < len(holds) && len(all) < maxExtended; n++ {
 		h := holds[n]
 		ops, err := opsOf(now, h.checks)
 		if err != nil {
-			return 0, err
+			return n + 1, err
+		}
+		if n == 0 {
+			store = h.checks[0].Limiter.store
 		}
 		if h.checks[0].Limiter.store != store {
-			return 0, fmt.Errorf("%w: hold %d does not use the same store as hold 1; all holds must use one store", ErrInvalidHold, n+1)
+			return n + 1, fmt.Errorf("%w: hold %d does not use the same store as hold 1; all holds must use one store", ErrInvalidHold, n+1)
 		}
 		all = append(all, h.ops(ops)...)
 	}
 	extended := make([]HoldResult, len(all))
 	at, err := applyHoldOps(ctx, store, now, ExtendHold, ttl, all, extended)
 	if err != nil {
-		return 0, err
+		return n, err
 	}
 	for i, h := range holds[:n] {
 		limits := 0
@@ -142,7 +147,11 @@ func (k *KeepAlive) TTL() time.Duration { return k.opts.TTL }
 
 // Add extends h from now on, at the end of each interval. Call Remove before h is
 // committed or cancelled. After Close, Add does nothing.
-func (k *KeepAlive) Add(h *Hold) { k.set.Add(h) }
+func (k *KeepAlive) Add(h *Hold) {
+	if len(h.checks) > 0 && h.checks[0].Limiter != nil {
+		k.set.Add(h)
+	}
+}
 
 // Remove stops extending h. An extension in progress may still extend it once.
 func (k *KeepAlive) Remove(h *Hold) { k.set.Remove(h) }
@@ -151,27 +160,58 @@ func (k *KeepAlive) Remove(h *Hold) { k.set.Remove(h) }
 // and waits for it.
 func (k *KeepAlive) Close() { k.set.Close() }
 
-// beat extends all holds, with one call for each store.
+// extension is the extension of some holds of one store.
+type extension struct {
+	holds   []*Hold
+	results []HoldResult
+	err     error
+}
+
+// beat extends all holds, all stores at the same time: a store that does not answer does
+// not delay the others.
 func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) {
-	ctx, cancel := context.WithTimeout(ctx, k.opts.TTL-k.opts.Interval)
+	// short enough for another attempt before the deadline
+	ctx, cancel := context.WithTimeout(ctx, (k.opts.TTL-k.opts.Interval)/3)
 	defer cancel()
 	byStore := map[Store][]*Hold{}
 	for _, h := range holds {
 		s := h.checks[0].Limiter.store
 		byStore[s] = append(byStore[s], h)
 	}
+	var mu sync.Mutex
+	var all []extension
+	var work sync.WaitGroup
 	for _, own := range byStore {
-		results, err := ExtendAll(ctx, k.opts.TTL, own...)
-		if err != nil {
-			if k.opts.Failed != nil {
-				k.opts.Failed(err)
-			}
-			continue
+		work.Go(func() {
+			extended := k.extend(ctx, own)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, extended...)
+		})
+	}
+	work.Wait()
+	for _, e := range all {
+		if e.err != nil && k.opts.Failed != nil {
+			k.opts.Failed(e.err)
 		}
-		for i := range results {
-			k.checkLost(own[i], results[i].Err)
+		for i := range e.results {
+			k.checkLost(e.holds[i], e.results[i].Err)
 		}
 	}
+}
+
+// extend extends the holds of one store. If one call fails, the others are made.
+func (k *KeepAlive) extend(ctx context.Context, holds []*Hold) (all []extension) {
+	for len(holds) > 0 {
+		results := make([]HoldResult, len(holds))
+		n, err := extendSome(ctx, StoreClock, k.opts.TTL, holds, results)
+		e := extension{holds: holds[:n], results: results[:n], err: err}
+		if err != nil {
+			e.results = nil
+		}
+		all, holds = append(all, e), holds[n:]
+	}
+	return all
 }
 
 // checkLost removes a hold that is not open.

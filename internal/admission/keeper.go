@@ -46,7 +46,8 @@ const maxExtended = 256
 // expired in the meantime stays lost: its request goes on, and its slots are available to
 // others.
 func (k *Keeper) extend(ctx context.Context, holds []*keptHold) {
-	ctx, cancel := context.WithTimeout(ctx, k.ttl/2)
+	// short enough for another attempt before the deadline
+	ctx, cancel := context.WithTimeout(ctx, k.ttl/4)
 	defer cancel()
 	var ops []headgate.HoldOp
 	for i, h := range holds {

@@ -1,0 +1,165 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/root"
+	"github.com/headgate/headgate/memstore"
+)
+
+var breakerNoon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// An unlimited check must not hide that the hold has expired under the counted one.
+func TestBreakerExpiredHoldWithUnlimited(t *testing.T) {
+	store := memstore.New(nil)
+	u := newLimiter(t, store, "u", nil, "unlimited")
+	c := newLimiter(t, store, "c", nil, "1 concurrent")
+	h, err := headgate.HoldAllAt(t.Context(), breakerNoon, &headgate.HoldOptions{TTL: time.Second}, headgate.Check{Limiter: u, Key: "k", Cost: 1}, headgate.Check{Limiter: c, Key: "k", Cost: 1})
+	if err != nil || !h.OK() {
+		t.Fatal(err)
+	}
+	late := breakerNoon.Add(10 * time.Second)
+	if _, err := h.ExtendAt(t.Context(), late, time.Minute); !errors.Is(err, headgate.ErrExpiredHold) {
+		t.Errorf("extend: got error %v, deadline %v want ErrExpiredHold", err, h.ExpiresAt())
+	}
+	if r, err := headgate.ExtendAllAt(t.Context(), late, time.Minute, h); err != nil || r[0].Err == nil {
+		t.Errorf("extend all: got %+v, %v want an error", r, err)
+	}
+	if _, err := h.CommitAt(t.Context(), late, 1, 1); err == nil {
+		t.Errorf("commit: got no error")
+	}
+}
+
+// All ops of TakeUpTo take the same number of units.
+func TestBreakerTakeUpToWithConstants(t *testing.T) {
+	for _, tt := range []struct {
+		limit string
+		cost  int64
+		want  int64
+	}{{"unlimited", 3, 3}, {"0/s", 9, 0}} {
+		store := memstore.New(nil)
+		bind := func(text string) headgate.Bound {
+			l, err := headgate.ParsePolicyLimit(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := root.Bind(store, headgate.Rule{Scope: text, Name: text, Limit: l, Algorithm: headgate.FixedWindow})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		ten := bind("10/1h")
+		ops := []headgate.HoldOp{{Op: headgate.Op{Bound: bind(tt.limit), Key: "k", Cost: tt.cost}}, {Op: headgate.Op{Bound: ten, Key: "k", Cost: 9}}}
+		results := make([]headgate.HoldResult, 2)
+		if _, err := root.ApplyHolds(t.Context(), store, headgate.InstantOf(breakerNoon), headgate.TakeUpTo, 0, ops, results); err != nil {
+			t.Fatal(err)
+		}
+		d, _ := ten.Apply(t.Context(), headgate.InstantOf(breakerNoon), "k", headgate.Peek, 0)
+		if d.Remaining != 10-tt.want || results[0].Granted != tt.want || results[1].Granted != tt.want {
+			t.Errorf("%s: got %d of 10 remaining, granted %d and %d; want %d granted to both", tt.limit, d.Remaining, results[0].Granted, results[1].Granted, tt.want)
+		}
+	}
+}
+
+func TestBreakerHoldWithoutChecks(t *testing.T) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("panic: %v", p)
+		}
+	}()
+	_, err := headgate.ExtendAll(t.Context(), time.Minute, headgate.ResumeHold(headgate.NewHoldID(), breakerNoon))
+	if err == nil {
+		t.Error("no error")
+	}
+}
+
+// failingStore fails to extend holds of the key bad, and hangs for the key hang.
+type failingStore struct {
+	*memstore.Store
+}
+
+func (s *failingStore) ApplyHolds(ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult) (headgate.Instant, error) {
+	if verb == headgate.ExtendHold {
+		for _, op := range ops {
+			switch op.Key {
+			case "bad":
+				return 0, errors.New("shard is down")
+			case "hang":
+				<-ctx.Done()
+				return 0, ctx.Err()
+			}
+		}
+	}
+	return s.Store.ApplyHolds(ctx, now, verb, ttl, ops, results)
+}
+
+// One key that fails must not stop the extension of the holds in other calls.
+func TestBreakerKeepAliveFailingBatch(t *testing.T) {
+	synctest.Test(t, testKeepAliveFailingBatch)
+}
+
+func testKeepAliveFailingBatch(t *testing.T) {
+	store := &failingStore{memstore.New(nil)}
+	l := newLimiter(t, store, "c", nil, "1 concurrent")
+	k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{TTL: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	const n = 2000
+	for i := range n {
+		key := fmt.Sprint(i)
+		if i == 7 {
+			key = "bad"
+		}
+		h, err := l.Hold(t.Context(), key, 1, k.TTL())
+		if err != nil || !h.OK() {
+			t.Fatal(err)
+		}
+		k.Add(h)
+	}
+	time.Sleep(75 * time.Second)
+	free := 0
+	for i := range n {
+		if d, _ := l.Peek(t.Context(), fmt.Sprint(i)); i != 7 && d.Allowed {
+			free++
+		}
+	}
+	if free > 512 { // those next to the key in the order of the map may share its call each time
+		t.Errorf("%d of %d healthy holds were lost because one key fails; want at most those of its calls (512)", free, n)
+	}
+}
+
+// A store that hangs must not make the holds in another store expire.
+func TestBreakerKeepAliveHangingStore(t *testing.T) {
+	synctest.Test(t, testKeepAliveHangingStore)
+}
+
+func testKeepAliveHangingStore(t *testing.T) {
+	var lost atomic.Int64
+	k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{TTL: 30 * time.Second, Lost: func(*headgate.Hold, error) { lost.Add(1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	for i, key := range []string{"hang", "hang", "hang", "ok"} {
+		l := newLimiter(t, &failingStore{memstore.New(nil)}, "c", nil, "1 concurrent")
+		h, err := l.Hold(t.Context(), key, 1, k.TTL())
+		if err != nil || !h.OK() {
+			t.Fatal(i, err)
+		}
+		k.Add(h)
+	}
+	time.Sleep(5 * time.Minute)
+	if lost.Load() > 0 {
+		t.Errorf("the hold in the healthy store was lost")
+	}
+}
