@@ -120,8 +120,8 @@ type combined struct {
 }
 
 // firsts returns, for each op, the index of the first op that eachTarget combines with
-// it. One call may extend thousands of holds while it holds the locks of their keys, so
-// the time must be proportional to their number. The targets must be loaded.
+// it. One call may extend thousands of holds with the locks of their keys, so the time
+// must be proportional to their number. The targets must be loaded.
 func (x *holdTransaction) firsts() []int {
 	if x.first != nil {
 		return x.first

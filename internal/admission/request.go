@@ -79,8 +79,8 @@ func (q *Request) ReleaseSlots(ctx context.Context) {
 	q.Settle(ctx, costs)
 }
 
-// AsCharged is an actual cost for [Request.Settle]: what the hold has charged, which may be
-// less than the cost of the charge if the policy caps it.
+// AsCharged is an actual cost for [Request.Settle]: what the hold has charged, which may
+// be less than the cost of the charge if the policy caps it.
 const AsCharged = -1
 
 // combined reports the decisions to the observer and returns the combined decision. err
@@ -138,9 +138,9 @@ func (q *Request) releasePart(ctx context.Context, p *Part) {
 	}
 }
 
-// Settle ends the hold of DecideAndHold with the actual cost of each charge, or AsCharged,
-// as if the costs had been charged at the beginning. The observer receives an event for each
-// charge whose cost changed. Settle does nothing if there is no hold.
+// Settle ends the hold of DecideAndHold with the actual cost of each charge, or
+// AsCharged, as if the costs had been charged at the beginning. The observer receives an
+// event for each charge whose cost changed. Settle does nothing if there is no hold.
 func (q *Request) Settle(ctx context.Context, actual []int64) {
 	if !q.IsHeld() {
 		return

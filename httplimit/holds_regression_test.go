@@ -12,7 +12,7 @@ import (
 )
 
 // A request whose cost is capped owes nothing when its slot is released.
-func TestBreakerCappedCostWithSlots(t *testing.T) {
+func TestCappedCostWithSlots(t *testing.T) {
 	store := memstore.New(nil)
 	p := policy("rate", "10/1h")
 	p.Holds.CapAmount = true

@@ -14,18 +14,18 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-var breakerNoon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+var holdNoon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // An unlimited check must not hide that the hold has expired under the counted one.
-func TestBreakerExpiredHoldWithUnlimited(t *testing.T) {
+func TestExpiredHoldWithUnlimited(t *testing.T) {
 	store := memstore.New(nil)
 	u := newLimiter(t, store, "u", nil, "unlimited")
 	c := newLimiter(t, store, "c", nil, "1 concurrent")
-	h, err := headgate.HoldAllAt(t.Context(), breakerNoon, &headgate.HoldOptions{TTL: time.Second}, headgate.Check{Limiter: u, Key: "k", Cost: 1}, headgate.Check{Limiter: c, Key: "k", Cost: 1})
+	h, err := headgate.HoldAllAt(t.Context(), holdNoon, &headgate.HoldOptions{TTL: time.Second}, headgate.Check{Limiter: u, Key: "k", Cost: 1}, headgate.Check{Limiter: c, Key: "k", Cost: 1})
 	if err != nil || !h.OK() {
 		t.Fatal(err)
 	}
-	late := breakerNoon.Add(10 * time.Second)
+	late := holdNoon.Add(10 * time.Second)
 	if _, err := h.ExtendAt(t.Context(), late, time.Minute); !errors.Is(err, headgate.ErrExpiredHold) {
 		t.Errorf("extend: got error %v, deadline %v want ErrExpiredHold", err, h.ExpiresAt())
 	}
@@ -38,7 +38,7 @@ func TestBreakerExpiredHoldWithUnlimited(t *testing.T) {
 }
 
 // All ops of TakeUpTo take the same number of units.
-func TestBreakerTakeUpToWithConstants(t *testing.T) {
+func TestTakeUpToWithConstants(t *testing.T) {
 	for _, tt := range []struct {
 		limit string
 		cost  int64
@@ -59,23 +59,23 @@ func TestBreakerTakeUpToWithConstants(t *testing.T) {
 		ten := bind("10/1h")
 		ops := []headgate.HoldOp{{Op: headgate.Op{Bound: bind(tt.limit), Key: "k", Cost: tt.cost}}, {Op: headgate.Op{Bound: ten, Key: "k", Cost: 9}}}
 		results := make([]headgate.HoldResult, 2)
-		if _, err := root.ApplyHolds(t.Context(), store, headgate.InstantOf(breakerNoon), headgate.TakeUpTo, 0, ops, results); err != nil {
+		if _, err := root.ApplyHolds(t.Context(), store, headgate.InstantOf(holdNoon), headgate.TakeUpTo, 0, ops, results); err != nil {
 			t.Fatal(err)
 		}
-		d, _ := ten.Apply(t.Context(), headgate.InstantOf(breakerNoon), "k", headgate.Peek, 0)
+		d, _ := ten.Apply(t.Context(), headgate.InstantOf(holdNoon), "k", headgate.Peek, 0)
 		if d.Remaining != 10-tt.want || results[0].Granted != tt.want || results[1].Granted != tt.want {
 			t.Errorf("%s: got %d of 10 remaining, granted %d and %d; want %d granted to both", tt.limit, d.Remaining, results[0].Granted, results[1].Granted, tt.want)
 		}
 	}
 }
 
-func TestBreakerHoldWithoutChecks(t *testing.T) {
+func TestHoldWithoutChecks(t *testing.T) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.Errorf("panic: %v", p)
 		}
 	}()
-	_, err := headgate.ExtendAll(t.Context(), time.Minute, headgate.ResumeHold(headgate.NewHoldID(), breakerNoon))
+	_, err := headgate.ExtendAll(t.Context(), time.Minute, headgate.ResumeHold(headgate.NewHoldID(), holdNoon))
 	if err == nil {
 		t.Error("no error")
 	}
@@ -102,7 +102,7 @@ func (s *failingStore) ApplyHolds(ctx context.Context, now headgate.Instant, ver
 }
 
 // One key that fails must not stop the extension of the holds in other calls.
-func TestBreakerKeepAliveFailingBatch(t *testing.T) {
+func TestKeepAliveFailingBatch(t *testing.T) {
 	synctest.Test(t, testKeepAliveFailingBatch)
 }
 
@@ -139,7 +139,7 @@ func testKeepAliveFailingBatch(t *testing.T) {
 }
 
 // A store that hangs must not make the holds in another store expire.
-func TestBreakerKeepAliveHangingStore(t *testing.T) {
+func TestKeepAliveHangingStore(t *testing.T) {
 	synctest.Test(t, testKeepAliveHangingStore)
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Several holds of one key in one call must fit together.
-func TestBreakerSeveralHoldsOfOneKey(t *testing.T) {
+func TestSeveralHoldsOfOneKey(t *testing.T) {
 	rs := openURL(t, "redis://"+testserver.Redis(t).Addr())
 	for name, store := range map[string]headgate.HoldStore{"memory": memstore.New(nil), "redis": rs} {
 		for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog, headgate.Concurrency} {
@@ -36,7 +36,7 @@ func TestBreakerSeveralHoldsOfOneKey(t *testing.T) {
 }
 
 // The record of an ended hold counts until its deadline.
-func TestBreakerIDAfterDeadline(t *testing.T) {
+func TestIDAfterDeadline(t *testing.T) {
 	rs := openURL(t, "redis://"+testserver.Redis(t).Addr())
 	for name, store := range map[string]headgate.Store{"memory": memstore.New(nil), "redis": rs} {
 		l := limiterOf(t, store, "p", headgate.FixedWindow, "10/24h")

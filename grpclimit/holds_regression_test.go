@@ -19,7 +19,7 @@ func (brokenStream) Header() (metadata.MD, error) { return nil, errors.New("rpc 
 
 // A stream has ended when SendMsg or Header returns an error other than io.EOF: see
 // grpc.ClientConn.NewStream.
-func TestBreakerStreamEndedBySendOrHeader(t *testing.T) {
+func TestStreamEndedBySendOrHeader(t *testing.T) {
 	for name, end := range map[string]func(grpc.ClientStream) error{
 		"SendMsg": func(s grpc.ClientStream) error { return s.SendMsg(nil) },
 		"Header":  func(s grpc.ClientStream) error { _, err := s.Header(); return err },
@@ -43,7 +43,7 @@ func TestBreakerStreamEndedBySendOrHeader(t *testing.T) {
 	}
 }
 
-func TestBreakerPanicLeaksSlot(t *testing.T) {
+func TestPanicLeaksSlot(t *testing.T) {
 	for _, inStreamer := range []bool{true, false} {
 		store := memstore.New(nil)
 		rate := rateCharge()
