@@ -263,7 +263,7 @@ func TestTakeUpToBlocked(t *testing.T) {
 	}
 }
 
-// The error for a debit of slots says what a client must do.
+// The error for a debit of slots contains what to do instead.
 func TestDebitOfSlots(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, nil)
