@@ -64,7 +64,7 @@ func demoCommand() *cobra.Command {
 // run serves the demo page until ctx ends.
 func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
-	store, err := storeopen.Open(d.store, &storeopen.Options{Observer: service.LogStoreEvents(log)})
+	store, err := storeopen.Open(d.store, &storeopen.Options{Budget: demoBudget, Observer: service.LogStoreEvents(log)})
 	if err != nil {
 		return fmt.Errorf("%w (--store or %s)", err, service.Variable("store"))
 	}
@@ -98,6 +98,10 @@ func (d *demoSettings) run(ctx context.Context, stdout, stderr io.Writer) (err e
 	page.Close()
 	return stopServer(server, ended)
 }
+
+// demoBudget is the time budget of a decision. The decisions of the page are not urgent,
+// and a busy machine should not change them.
+const demoBudget = time.Second
 
 // stopServer shuts a server down. It cancels requests that are still in flight after
 // three seconds.
