@@ -195,9 +195,10 @@ func (x *holdTransaction) open() error {
 // [headgate.ErrHoldConflict] if it was opened with others, and [headgate.ErrTooManyHolds]
 // if a key has the maximum number of open holds.
 func (x *holdTransaction) replayed() (found bool, err error) {
+	missing := false
 	x.eachTarget(func(i int, t *target, n int64) {
 		units, ok := t.unitsOf(x.ops[i].ID, x.t)
-		found = found || ok
+		found, missing = found || ok, missing || !ok && x.ops[i].ID == x.ops[0].ID
 		if ok && units != n {
 			err = fmt.Errorf("memstore: %w: it was opened with %d units, not %d", headgate.ErrHoldConflict, units, n)
 		}
@@ -205,6 +206,9 @@ func (x *holdTransaction) replayed() (found bool, err error) {
 			err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, len(t.held.ledger.Holds))
 		}
 	})
+	if found && missing && err == nil {
+		err = fmt.Errorf("memstore: %w: it was opened without some of the limits", headgate.ErrHoldConflict)
+	}
 	return found, err
 }
 

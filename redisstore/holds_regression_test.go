@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -30,6 +31,31 @@ func TestSeveralHoldsOfOneKey(t *testing.T) {
 			_, err = store.ApplyHolds(t.Context(), testInstant, headgate.OpenHold, time.Minute, ops, results)
 			if err != nil || results[0].Allowed && results[1].Allowed {
 				t.Errorf("%s %s: two holds of 15 under %s: got %+v, %v; want a denial", name, a, limit, results, err)
+			}
+		}
+	}
+}
+
+// An id that was used for some of the limits is a conflict, and nothing is charged.
+func TestIDWithOtherLimits(t *testing.T) {
+	rs := openURL(t, "redis://"+testserver.Redis(t).Addr())
+	for name, store := range map[string]headgate.HoldStore{"memory": memstore.New(nil), "redis": rs} {
+		l, err := headgate.New(store, headgate.MustNamedPolicy("p", "10/1h"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := &headgate.HoldOptions{ID: "job", TTL: time.Minute}
+		if h, err := headgate.HoldAllAt(t.Context(), testInstant.Time(), opts, headgate.Check{Limiter: l, Key: "first", Cost: 2}); err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		_, err = headgate.HoldAllAt(t.Context(), testInstant.Time(), opts,
+			headgate.Check{Limiter: l, Key: "first", Cost: 2}, headgate.Check{Limiter: l, Key: "second", Cost: 3})
+		if !errors.Is(err, headgate.ErrHoldConflict) {
+			t.Errorf("%s: got error %v want ErrHoldConflict", name, err)
+		}
+		for key, want := range map[string]int64{"first": 8, "second": 10} {
+			if d, err := l.PeekAt(t.Context(), testInstant.Time(), key, 0); err != nil || d.Remaining != want {
+				t.Errorf("%s: %s: got %d remaining, error %v want %d", name, key, d.Remaining, err, want)
 			}
 		}
 	}

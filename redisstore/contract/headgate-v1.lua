@@ -3019,7 +3019,7 @@ end
 -- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
 -- already, or if a key has too many.
 function holds.open_all()
-  local list, ok, total_of, added = {}, true, {}, {}
+  local list, ok, total_of, added, replayed = {}, true, {}, {}, false
   while pos <= size do
     local k, r, n, c, _
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
@@ -3042,7 +3042,12 @@ function holds.open_all()
       c.status = not fits and DENIED or nil
     end
     ok = ok and not c.status
+    replayed = replayed or c.status == REPLAYED
     list[#list + 1] = c
+  end
+  for i = 1, replayed and #list or 0 do
+    -- a hold with this id has other limits
+    if list[i].status ~= REPLAYED and list[i].id == list[1].id then list[i].status = CONFLICT end
   end
   for i = 1, #list do
     local c = list[i]
