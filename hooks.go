@@ -11,4 +11,5 @@ func init() {
 	hooks.ApplyHolds = applyHoldOps
 	hooks.HoldID = func(id string) (HoldID, error) { return (&HoldOptions{ID: id}).id() }
 	hooks.CheckTTL = checkTTL
+	hooks.InstantNow = instantNow
 }

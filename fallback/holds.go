@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/root"
 )
 
 // ApplyHolds executes verb on every op; see [headgate.HoldStore]. While the inner store
@@ -121,7 +122,7 @@ func (q *holdCall) applyLocal(ctx context.Context) ([]headgate.HoldResult, headg
 		}
 	}
 	if len(local) == 0 {
-		return nil, q.instant(), nil
+		return nil, root.InstantNow(q.now), nil
 	}
 	s, ok := q.store.local.(headgate.HoldStore)
 	if !ok {
@@ -133,14 +134,6 @@ func (q *holdCall) applyLocal(ctx context.Context) ([]headgate.HoldResult, headg
 	results := make([]headgate.HoldResult, len(local))
 	at, err := s.ApplyHolds(ctx, q.now, q.verb, q.ttl, local, results)
 	return results, at, err
-}
-
-// instant returns the instant of a call that no store executes.
-func (q *holdCall) instant() headgate.Instant {
-	if q.now != headgate.StoreClock {
-		return q.now
-	}
-	return headgate.InstantOf(time.Now())
 }
 
 // applyFailureMode executes the call by the failure modes of the rules, after the inner

@@ -21,7 +21,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"fallback": {
 		why:   "it wraps any store, so it imports none",
-		code:  []string{".", "internal/micros", "internal/turn"},
+		code:  []string{".", "internal/micros", "internal/root", "internal/turn"},
 		tests: []string{"algo", "internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore", "storetest"},
 	},
 	"grpclimit": {

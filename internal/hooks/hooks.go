@@ -18,4 +18,5 @@ var (
 	ApplyHolds any
 	HoldID     any // func(string) (headgate.HoldID, error)
 	CheckTTL   any // func(time.Duration) error
+	InstantNow any // func(Instant) Instant
 )

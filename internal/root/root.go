@@ -19,8 +19,9 @@ var (
 	applyHolds = hooks.ApplyHolds.(func(
 		context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb, time.Duration, []headgate.HoldOp, []headgate.HoldResult,
 	) (headgate.Instant, error))
-	holdID   = hooks.HoldID.(func(string) (headgate.HoldID, error))
-	checkTTL = hooks.CheckTTL.(func(time.Duration) error)
+	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
+	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
+	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
 )
 
 // Combine merges the decisions of several limits on one request into one decision; see
@@ -64,3 +65,7 @@ func HoldID(text string) (headgate.HoldID, error) { return holdID(text) }
 // CheckTTL returns an error that matches [headgate.ErrInvalidHold] if the TTL of a hold
 // is outside the accepted range.
 func CheckTTL(ttl time.Duration) error { return checkTTL(ttl) }
+
+// InstantNow returns now, or the time of this process for [headgate.StoreClock]. It is
+// the instant of an operation that no store executes.
+func InstantNow(now headgate.Instant) headgate.Instant { return instantNow(now) }

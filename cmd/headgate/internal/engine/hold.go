@@ -279,10 +279,7 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 // allowAll sets the fields that addResults sets, for a request whose limits are not
 // enforced.
 func (call *holdCall) allowAll(a *Answer) {
-	at := call.now
-	if at == headgate.StoreClock {
-		at = headgate.InstantOf(time.Now())
-	}
+	at := root.InstantNow(call.now)
 	for i := range call.holds {
 		call.holds[i].expireAfter(call, at)
 	}
