@@ -26,7 +26,7 @@ func main() {
 
 // drawAll writes the file <algorithm>.svg in dir for every algorithm.
 func drawAll(dir string) error {
-	for _, a := range algo.All() {
+	for _, a := range algo.Rates() {
 		if a.Name.HasCalendar() { // under a limit with a period it decides like fixed_window
 			continue
 		}
