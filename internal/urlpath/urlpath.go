@@ -36,10 +36,13 @@ const escapedSlash = "\x00"
 // differs from every reading, because it does not begin with a slash.
 const Ambiguous = "ambiguous"
 
+// MaxReadings is the maximum number of readings of a path.
+const MaxReadings = 48
+
 // AppendReadings appends all different readings of a path, which is still escaped and
 // without its query: first the strict one, then the lenient one, then the others. Each
 // reading begins with a slash and has no empty segments; “/” has no segments. There are
-// at most 48. For a path that is already canonical, AppendReadings allocates no memory
+// at most [MaxReadings]. For a path that is already canonical, AppendReadings allocates no memory
 // if dst has enough capacity.
 func AppendReadings(dst []string, path string) []string {
 	if path == "" || path[0] != '/' {

@@ -219,17 +219,17 @@ func (c *charges) clearKeys() {
 func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 	a.enforced.reset()
 	a.shadowed.reset()
-	return s.resolveFrom(0, checks, a)
+	return s.resolveFrom(0, checks, s.sent, a)
 }
 
 // resolveFrom adds the rules of all checks to a. The first of them has index i.
-func (s *ActiveConfig) resolveFrom(i int, checks []Check, a *Answer) error {
-	if n := len(checks); n < 1 || n > s.maxChecks && !checks[0].Composed {
+func (s *ActiveConfig) resolveFrom(i int, checks []Check, most inputLimits, a *Answer) error {
+	if n := len(checks); n < 1 || n > most.checks && !checks[0].Composed {
 		return &CheckError{Index: -1, Field: "checks", Err: fmt.Errorf("%w: the request has %d checks; must be 1 to %d",
-			ErrInvalidRequest, n, s.maxChecks)}
+			ErrInvalidRequest, n, most.checks)}
 	}
 	for j := range checks {
-		if field, err := s.resolveOne(i+j, &checks[j], a); err != nil {
+		if field, err := s.resolveOne(i+j, &checks[j], most.keyBytes, a); err != nil {
 			return &CheckError{Index: i + j, Field: field, Err: err}
 		}
 	}
@@ -238,9 +238,9 @@ func (s *ActiveConfig) resolveFrom(i int, checks []Check, a *Answer) error {
 
 // resolveOne adds the rules of check c, which has index i, to a. If it returns an
 // error, field is the name of the invalid field.
-func (s *ActiveConfig) resolveOne(i int, c *Check, a *Answer) (field string, err error) {
-	if len(c.Key) > s.maxKeyBytes && !c.Composed {
-		return "key", fmt.Errorf("%w: the key has %d bytes; must be at most %d", ErrInvalidRequest, len(c.Key), s.maxKeyBytes)
+func (s *ActiveConfig) resolveOne(i int, c *Check, maxKeyBytes int, a *Answer) (field string, err error) {
+	if len(c.Key) > maxKeyBytes && !c.Composed {
+		return "key", fmt.Errorf("%w: the key has %d bytes; must be at most %d", ErrInvalidRequest, len(c.Key), maxKeyBytes)
 	}
 	if c.Cost < 0 {
 		return "cost", fmt.Errorf("%w: cost is %d; must be 0 or more (0 peeks)", headgate.ErrInvalidCost, c.Cost)

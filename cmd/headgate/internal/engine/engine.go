@@ -153,8 +153,8 @@ type ActiveConfig struct {
 	inlineByValue *memo.Map[InlineLimit, *Rule]
 	onError       headgate.OnStoreError // failure mode for checks without a policy
 	enforcement   Enforcement
-	maxKeyBytes   int
-	maxChecks     int
+	sent          inputLimits // limits of what a client sends
+	held          inputLimits // limits of the hold of a token
 	routes        *routing.Table
 	proxies       []netip.Prefix
 	generation    uint64
@@ -200,7 +200,7 @@ func (e *Engine) ActiveConfig() *ActiveConfig { return e.active.Load() }
 
 // MaxChecks returns the maximum number of checks in one request, so that an API can stop
 // reading early.
-func (e *Engine) MaxChecks() int { return e.active.Load().maxChecks }
+func (e *Engine) MaxChecks() int { return e.active.Load().sent.checks }
 
 // Routes returns the routes of HTTP requests; never nil.
 func (s *ActiveConfig) Routes() *routing.Table { return s.routes }
@@ -213,7 +213,19 @@ func (s *ActiveConfig) TrustedProxies() []netip.Prefix { return s.proxies }
 func (s *ActiveConfig) Generation() uint64 { return s.generation }
 
 // MaxChecks returns the maximum number of checks in one request.
-func (s *ActiveConfig) MaxChecks() int { return s.maxChecks }
+func (s *ActiveConfig) MaxChecks() int { return s.sent.checks }
+
+// MaxHoldChecks returns the maximum number of checks in the token of a hold, for
+// [ParseHold].
+func (s *ActiveConfig) MaxHoldChecks() int { return s.held.checks }
+
+// inputLimits are limits of the checks of a request.
+type inputLimits struct{ checks, keyBytes int }
+
+// include returns limits that also admit the checks of a request that routes select.
+func (l inputLimits) include(routes *routing.Table) inputLimits {
+	return inputLimits{max(l.checks, routes.MaxPolicies()), max(l.keyBytes, routing.MaxKeyBytes)}
+}
 
 // Enforcement returns whether requests can be denied.
 func (s *ActiveConfig) Enforcement() Enforcement { return s.enforcement }
@@ -228,8 +240,7 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 		rules:       make(map[headgate.Rule]*Rule),
 		onError:     opts.OnStoreError,
 		enforcement: opts.Enforcement,
-		maxKeyBytes: cmp.Or(opts.MaxKeyBytes, DefaultMaxKeyBytes),
-		maxChecks:   cmp.Or(opts.MaxChecks, DefaultMaxChecks),
+		sent:        inputLimits{cmp.Or(opts.MaxChecks, DefaultMaxChecks), cmp.Or(opts.MaxKeyBytes, DefaultMaxKeyBytes)},
 		routes:      opts.Routes,
 		proxies:     opts.TrustedProxies,
 		generation:  1,
@@ -237,6 +248,7 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 	if s.routes == nil {
 		s.routes = routing.NewTable(nil, nil)
 	}
+	s.held = s.sent.include(s.routes)
 	s.reuseInline(last)
 	if err := validateOnStoreError(store, s.onError); err != nil {
 		return nil, fmt.Errorf("checks without a policy: %w", err)

@@ -91,7 +91,7 @@ func (r *request) path(index int, field string) string {
 }
 
 // decode decodes a body into r and reuses the memory of r.checks. It accepts at most
-// maxChecks checks. Because a misinterpreted request could be allowed wrongly, decode
+// maxChecks checks, and tokens of at most maxHeld checks. Because a misinterpreted request could be allowed wrongly, decode
 // is strict: it rejects unknown and duplicate fields, data after the object, and
 // invalid UTF-8.
 //
@@ -99,9 +99,9 @@ func (r *request) path(index int, field string) string {
 // last one, ignores the case of names, and replaces invalid UTF-8, so that different
 // keys become equal. Package encoding/json also does not report the path of an invalid
 // field, and takes ten times as long.
-func (r *request) decode(body string, accepted fields, maxChecks int) error {
+func (r *request) decode(body string, accepted fields, maxChecks, maxHeld int) error {
 	*r = request{checks: r.checks[:0], holds: r.holds[:0], actual: r.actual[:0]}
-	d := decoder{text: body, maxChecks: maxChecks, check: -1, request: r}
+	d := decoder{text: body, maxChecks: maxChecks, maxHeld: maxHeld, check: -1, request: r}
 	single, seen, err := d.body(accepted)
 	if err == nil {
 		err = d.completeBody(&single, seen, accepted)

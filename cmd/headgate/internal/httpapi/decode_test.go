@@ -41,7 +41,7 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := request{checks: []engine.Check{{Policy: "left over"}}}
-			if err := r.decode(tt.body, requestFields, 32); err != nil {
+			if err := r.decode(tt.body, requestFields, 32, 32); err != nil {
 				t.Fatalf("%s: %v", tt.body, err)
 			}
 			if !slices.Equal(r.checks, tt.want) || r.isArray != tt.several {
@@ -130,7 +130,7 @@ func TestDecodeErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r request
-			err := r.decode(tt.body, requestFields, 3)
+			err := r.decode(tt.body, requestFields, 3, 3)
 			var input *inputError
 			if !errors.As(err, &input) {
 				t.Fatalf("%.80s: got %v, want an error about the input", tt.body, err)
@@ -157,7 +157,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body string) {
 		var r request
-		err := r.decode(body, requestFields, 4)
+		err := r.decode(body, requestFields, 4, 4)
 		want, wantOK := plainDecode(body, 4)
 		if (err == nil) != wantOK {
 			t.Fatalf("%q: decode returns %v, encoding/json with our rules accepts it: %v", body, err, wantOK)
@@ -285,7 +285,7 @@ func BenchmarkDecode(b *testing.B) {
 		var r request
 		b.ReportAllocs()
 		for b.Loop() {
-			if err := r.decode(body, requestFields, 32); err != nil {
+			if err := r.decode(body, requestFields, 32, 32); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -53,7 +53,7 @@ func (d *decoder) token() error {
 	if err != nil {
 		return err
 	}
-	h, err := engine.ParseHold(text, d.maxChecks)
+	h, err := engine.ParseHold(text, d.maxHeld)
 	if err != nil {
 		return &inputError{d.current(), sentence(engine.Reason(err))}
 	}

@@ -23,7 +23,7 @@ func FuzzDecodeHold(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, o := range operations {
 			var r request
-			err := r.decode(body, o.accepted, 4)
+			err := r.decode(body, o.accepted, 4, 4)
 			var input *inputError
 			if err != nil {
 				if !errors.As(err, &input) || input.detail == "" || len(input.detail) > 400 || !utf8.ValidString(input.detail) {

@@ -15,6 +15,7 @@ type decoder struct {
 	text      string
 	at        int    // index of the next byte to read
 	maxChecks int    // maximum number of checks
+	maxHeld   int    // maximum number of checks of a hold
 	check     int    // index of the current check; -1 outside the array of checks
 	field     string // field whose value is being read; empty otherwise
 	*request         // decoded so far

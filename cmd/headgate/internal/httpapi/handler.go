@@ -192,7 +192,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, o *operation) {
 	}
 	h.closeIfDraining(w) // shutdown may have begun while the body was read
 	active := h.engine.ActiveConfig()
-	if err := c.in.decode(string(c.body), o.accepted, active.MaxChecks()); err != nil {
+	if err := c.in.decode(string(c.body), o.accepted, active.MaxChecks(), active.MaxHoldChecks()); err != nil {
 		writeError(w, &c.in, err)
 		return
 	}

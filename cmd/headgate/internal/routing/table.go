@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/internal/key"
 	"github.com/headgate/headgate/internal/urlpath"
 )
 
@@ -36,15 +37,37 @@ type Table struct {
 	keys    map[string]Key
 	headers []string // names of the header fields that routes match
 	holds   bool     // whether any route has a Hold
+	most    int      // see MaxPolicies
 }
+
+// MaxKeyBytes is the maximum length of a key that [Table.AppendPolicyKeys] returns, in
+// bytes.
+const MaxKeyBytes = key.MaxBytes
 
 // NewTable returns a table with the given routes, in order of priority, and the
 // policies' key expressions by policy name. A policy without an expression has the zero
 // Key. The arguments must not be changed after the call.
 func NewTable(routes []Route, keys map[string]Key) *Table {
 	holds := slices.ContainsFunc(routes, func(r Route) bool { return r.Hold > 0 })
-	return &Table{routes, keys, headersOf(routes), holds}
+	return &Table{routes, keys, headersOf(routes), holds, mostPolicies(routes)}
 }
+
+// mostPolicies returns the maximum number of policies that apply to one request: those of
+// one route for each reading of its path, without duplicates.
+func mostPolicies(routes []Route) int {
+	different, most := make(map[string]bool), 0
+	for i := range routes {
+		most = max(most, len(routes[i].Policies))
+		for _, name := range routes[i].Policies {
+			different[name] = true
+		}
+	}
+	return min(len(different), most*urlpath.MaxReadings)
+}
+
+// MaxPolicies returns the maximum number of policies that [Table.AppendPolicyKeys]
+// returns for any request.
+func (t *Table) MaxPolicies() int { return t.most }
 
 // none is the index that [Table.first] returns if no route matches.
 const none = -1
