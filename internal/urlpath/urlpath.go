@@ -42,8 +42,8 @@ const MaxReadings = 48
 // AppendReadings appends all different readings of a path, which is still escaped and
 // without its query: first the strict one, then the lenient one, then the others. Each
 // reading begins with a slash and has no empty segments; “/” has no segments. There are
-// at most [MaxReadings]. For a path that is already canonical, AppendReadings allocates no memory
-// if dst has enough capacity.
+// at most [MaxReadings]. For a path that is already canonical, AppendReadings allocates
+// no memory if dst has enough capacity.
 func AppendReadings(dst []string, path string) []string {
 	if path == "" || path[0] != '/' {
 		path = "/" + path

@@ -91,9 +91,9 @@ func (r *request) path(index int, field string) string {
 }
 
 // decode decodes a body into r and reuses the memory of r.checks. It accepts at most
-// maxChecks checks, and tokens of at most maxHeld checks. Because a misinterpreted request could be allowed wrongly, decode
-// is strict: it rejects unknown and duplicate fields, data after the object, and
-// invalid UTF-8.
+// maxChecks checks, and tokens of at most maxHeld checks. Because a misinterpreted
+// request could be allowed wrongly, decode is strict: it rejects unknown and duplicate
+// fields, data after the object, and invalid UTF-8.
 //
 // It does not use package encoding/json, which accepts duplicate fields and uses the
 // last one, ignores the case of names, and replaces invalid UTF-8, so that different
