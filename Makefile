@@ -28,6 +28,10 @@ EACH     := $(CURDIR)/scripts/each-module
 SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
 # Tests of faults of servers and of killed processes.
 FAULTS   := ^TestHistories|^TestCrowd
+# Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
+PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
+# Tests that compare the Lua scripts with Go.
+SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
 
 ##@ Everyday
 
@@ -109,17 +113,18 @@ test-race: setup
 	go test -race -short -vet=off -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v /algo$$)
 
 # Test every package with two additional algorithms. This proves that packages read the table
-# of algorithms and do not compare names. Faults of servers, which tests spend most time on, do
-# not depend on the algorithms nor on the versions of libraries.
+# of algorithms and do not compare names. Faults of servers and other programs, which tests spend
+# most time on, do not depend on the algorithms.
 .PHONY: test-made-up
 test-made-up: setup
-	scripts/test-made-up-algorithm -short -vet=off -skip '$(FAULTS)' -p $(PARALLEL)
+	scripts/test-made-up-algorithm -short -vet=off -skip '$(FAULTS)|$(PROGRAMS)' -p $(PARALLEL)
 
 # Test the importable modules with the versions of their own go.mod files. All other tests
-# run with the highest version that any module requires.
+# run with the highest version that any module requires. Faults of servers and the scripts do
+# not depend on the versions of libraries.
 .PHONY: test-lowest
 test-lowest: setup
-	$(EACH) --without cmd/headgate --lowest go test -short -vet=off -skip '$(FAULTS)' -p $(PARALLEL) ./...
+	$(EACH) --without cmd/headgate --lowest go test -short -vet=off -skip '$(FAULTS)|$(SCRIPTS)' -p $(PARALLEL) ./...
 
 .PHONY: test-bench
 test-bench: setup

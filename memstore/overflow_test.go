@@ -293,7 +293,7 @@ func TestOverflowedCountsRequestsWithSeveralLimits(t *testing.T) {
 					t.Fatal(err)
 				}
 				denied := uint64(0)
-				for i := range atLeast(10_000, 50_000) {
+				for i := range atLeast(5_000, 50_000) {
 					if !allow(t, l, start+headgate.Instant(i), fmt.Sprint("flood", i), 1).Allowed {
 						denied++
 					}

@@ -3,7 +3,6 @@ package replay_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -59,43 +58,6 @@ func TestCurveLimits(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.limit, got, c.want)
 		}
 	}
-}
-
-// TestCurveWithSpilledRequests: a curve is the same if the requests are in a temporary
-// file, and it counts as the second half of the progress. The rate is so high that the
-// curve has only four points.
-func TestCurveWithSpilledRequests(t *testing.T) {
-	lines, last := manyLines(), replay.Progress{}
-	run := func(memory int64) *replay.Report {
-		opts := &replay.Options{
-			Scratch: openMemory, Curve: true, Memory: memory, TempDir: t.TempDir(),
-			Progress: func(p replay.Progress) { last = p },
-		}
-		r, err := replay.Run(t.Context(), []replay.Log{textLog("log", lines)}, []headgate.Policy{headgate.MustPolicy("900000000/1s")}, openMemory, opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	inMemory, spilled := run(1<<30), run(replay.MinMemory)
-	if inMemory.Memory.SpilledRuns > 0 || spilled.Memory.SpilledRuns == 0 {
-		t.Fatalf("%d and %d spilled runs, want none and some", inMemory.Memory.SpilledRuns, spilled.Memory.SpilledRuns)
-	}
-	if got, want := fmt.Sprint(*spilled.Curve), fmt.Sprint(*inMemory.Curve); got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	if last.Decided != 2*spilled.Requests {
-		t.Errorf("the last progress is %+v, want every request decided twice", last)
-	}
-}
-
-// manyLines returns a log that needs more than the minimum of memory.
-func manyLines() string {
-	var b strings.Builder
-	for i := range 600_000 {
-		fmt.Fprintf(&b, "{\"ts_us\":%d,\"key\":\"%d\",\"cost\":200000000}\n", 1_000_000+i*100, i%7000)
-	}
-	return b.String()
 }
 
 // TestMostInPeriod: the most units in any period are equal to the result of a search

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -171,35 +170,6 @@ func TestDecisionsEqualLimiter(t *testing.T) {
 	}
 	if lines.Scan() {
 		t.Errorf("there is a decision too many: %s", lines.Text())
-	}
-}
-
-// TestTemporaryFileChangesNothing: with little memory, requests are written to a
-// temporary file and the result is the same.
-func TestTemporaryFileChangesNothing(t *testing.T) {
-	requests, runs := 1_200_000, 2
-	if testing.Short() {
-		requests, runs = 600_000, 1
-	}
-	log := recordsLog(t, randomRecords(requests, 60_000_000))
-	decide := func(memory int64) (uint64, *replay.Report) {
-		decisions := fnv.New64a()
-		r, err := replay.Run(t.Context(), []replay.Log{log}, []headgate.Policy{headgate.MustPolicy("10/1s")}, openMemory,
-			&replay.Options{Decisions: decisions, Memory: memory, TempDir: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return decisions.Sum64(), r
-	}
-	roomy, all := decide(replay.DefaultMemory)
-	tight, some := decide(replay.MinMemory)
-	if all.Memory.SpilledRuns != 0 || some.Memory.SpilledRuns < runs || some.Memory.RequestsBytes > replay.MinMemory {
-		t.Errorf("%d and %d runs were spilled, and %d bytes held; want none, at least %d, at most %d",
-			all.Memory.SpilledRuns, some.Memory.SpilledRuns, some.Memory.RequestsBytes, runs, replay.MinMemory)
-	}
-	if roomy != tight || all.OutOfOrder != some.OutOfOrder || all.Policies[0].Denied != some.Policies[0].Denied {
-		t.Errorf("with little memory the decisions differ: %d of %d denied, %d of %d out of order",
-			some.Policies[0].Denied, all.Policies[0].Denied, some.OutOfOrder, all.OutOfOrder)
 	}
 }
 
