@@ -192,14 +192,19 @@ func (x *explaining) explain(
 	policyKeys := []routing.PolicyKey{{Policy: x.policy, Key: x.key}}
 	if x.policy == "" {
 		result.Client = r.ClientAddr.String()
+		selected, err := active.Routes().Select(nil, "", r)
+		if err != nil {
+			result.Allowed, result.Refused = false, err.Error()
+			return result, nil
+		}
+		policyKeys = selected
 		for _, i := range active.Routes().AppendRoutes(nil, r) {
 			result.Routes = append(result.Routes, explainedRoute{i, active.Routes().Route(i).String()})
 		}
-		policyKeys = active.Routes().AppendPolicyKeys(nil, r)
 	}
 	var checks []engine.Check
 	for _, pk := range policyKeys {
-		check := engine.Check{Policy: pk.Policy, Key: pk.Key, Cost: x.cost}
+		check := engine.Check{Policy: pk.Policy, Key: pk.Key, Cost: x.cost, Composed: x.policy == ""}
 		checks = append(checks, check)
 		one, err := explainPolicy(ctx, c, active, check)
 		if err != nil {

@@ -22,6 +22,8 @@ type explanation struct {
 	RetryAfter  int64             `json:"retry_after_ms"`
 	DeniedBy    []string          `json:"denied_by"`
 	Degraded    bool              `json:"degraded"`
+	// Refused is the reason why the service responds with 400 and makes no decision.
+	Refused string `json:"refused,omitempty"`
 }
 
 type explainedRoute struct {
@@ -83,6 +85,9 @@ func (e *explanation) printRequest(b *strings.Builder, r *routing.Request) {
 	for _, route := range e.Routes {
 		explained(b, "route", fmt.Sprintf("routes[%d]: %s", route.Index, route.Match))
 	}
+	if e.Refused != "" {
+		return
+	}
 	if len(e.Routes) == 0 {
 		explained(b, "route", "none: the request is allowed")
 	} else if len(e.Policies) == 0 {
@@ -127,6 +132,8 @@ func (e *explanation) decision() string {
 		note = " (store in memory: counters of other processes are not visible)"
 	}
 	switch {
+	case e.Refused != "":
+		return "refused with 400: " + e.Refused
 	case e.Allowed:
 		return "allowed" + note
 	case e.isBlocked():

@@ -18,7 +18,7 @@ local variables = {
 local unavailable = {[502] = true, [503] = true, [504] = true}
 
 core.register_action("headgate", {"http-req"}, function(txn)
-  txn:set_var("txn.limit_decision", "undecided")
+  txn:set_var("txn.limit_decision", "error")
   local header = {
     ["x-forwarded-method"] = {txn.sf:method()},
     ["x-forwarded-proto"] = {txn.sf:ssl_fc() == "1" and "https" or "http"},
@@ -27,9 +27,12 @@ core.register_action("headgate", {"http-req"}, function(txn)
     ["x-forwarded-for"] = {txn.sf:src()},
   }
   for _, name in ipairs(forwarded) do
+    -- The application may read another value of a repeated field than Headgate would get.
+    if txn.f:req_fhdr_cnt(name) > 1 then return end
     local value = txn.sf:req_fhdr(name)
     if value ~= "" then header[name] = {value} end
   end
+  txn:set_var("txn.limit_decision", "undecided")
   local response = core.httpclient():get{
     url = "http://127.0.0.1/v1/forward-auth", dst = "abns@headgate", headers = header, timeout = 10000,
   }

@@ -26,7 +26,7 @@ func (c *Config) Engine() *engine.Options {
 		opts.Policies[name], opts.PolicyOptions[name] = p.policy(name), p.options()
 		keys[name] = p.Key
 	}
-	opts.Routes = routing.NewTable(routesOf(c.Routes), keys)
+	opts.Routes = routing.NewTable(routesOf(c.Routes), keys, c.trustedHeaders()...)
 	return opts
 }
 

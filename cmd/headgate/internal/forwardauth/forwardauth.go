@@ -17,8 +17,8 @@
 // X-Forwarded-For is read from the right, as in package clientaddr: the proxy has
 // written the last entry. Each earlier entry is used only if the next entry is the
 // address of a trusted proxy. All other header fields are from the client and can be
-// used in keys. Routes can match a field that the proxy sets or removes; a request that
-// has such a field twice is rejected.
+// used in keys. Routes can match a field that the proxy sets or removes. A request that
+// has a field twice is rejected if the field selects its route or its key.
 package forwardauth
 
 import (
@@ -208,12 +208,11 @@ func (h *Handler) read(r *http.Request, c *call) *refusal {
 	}
 	c.described.ClientAddr = t.client(format, r.Header)
 	routes := c.config.Routes()
-	if policy := strings.Trim(strings.TrimPrefix(r.URL.Path, Path), "/"); policy != "" {
-		c.charges = append(c.charges, routing.PolicyKey{Policy: policy, Key: routes.KeyOf(policy).Of(&c.described)})
-	} else if name := routes.RepeatedHeader(&c.described); name != "" {
-		return refuse(http.StatusBadRequest, name+" is repeated; configure the proxy to replace the client's field")
-	} else {
-		c.charges = routes.AppendPolicyKeys(c.charges, &c.described)
+	policy := strings.Trim(strings.TrimPrefix(r.URL.Path, Path), "/")
+	if c.charges, err = routes.Select(c.charges, policy, &c.described); err != nil {
+		return refuse(http.StatusBadRequest, err.Error())
+	}
+	if policy == "" {
 		c.hold = routes.HoldTTL(&c.described)
 	}
 	if !c.described.ClientAddr.IsValid() && c.needsClient(routes) {

@@ -395,6 +395,25 @@ func TestProxiesReplaceClientFields(t *testing.T) {
 	})
 }
 
+// A client that sends the field of its key twice is rejected, or the application gets the
+// one value that Headgate got. Otherwise each request could have another key.
+func TestProxiesAndRepeatedKeys(t *testing.T) {
+	each(t, func(t *testing.T, file string, _ map[string]int) {
+		c := newChain(t, file)
+		user := c.client(t, "127.0.0.2")
+		for i := range 3 {
+			r := user.do("GET", "/api/x", "", "X-API-Key", fmt.Sprint("a", i), "X-API-Key", "known", "X-API-Key", fmt.Sprint("b", i))
+			if !r.called {
+				r.expect(t, "a repeated key", map[bool]int{true: 503, false: 400}[strings.HasPrefix(file, "haproxy")])
+				continue
+			}
+			if got := c.last.Load().Header.Values("X-API-Key"); len(got) != 1 {
+				t.Errorf("a repeated key: the application got %q want one value, as Headgate", got)
+			}
+		}
+	})
+}
+
 // Every spelling that a program may accept as /login is under its limit, however long the
 // request is.
 func TestProxyPathSpellings(t *testing.T) {

@@ -62,30 +62,6 @@ func (r *Route) coversHeaders(other *Route) bool {
 	return true
 }
 
-// headersOf returns the names of the fields that the routes match, without duplicates.
-func headersOf(routes []Route) []string {
-	var names []string
-	for i := range routes {
-		for _, m := range routes[i].Headers {
-			if !slices.Contains(names, m.Name) {
-				names = append(names, m.Name)
-			}
-		}
-	}
-	return names
-}
-
-// RepeatedHeader returns the name of a field that a route matches and that the request
-// has more than once, or "". Which of the values the proxy has set is then unknown.
-func (t *Table) RepeatedHeader(r *Request) string {
-	for _, name := range t.headers {
-		if len(r.Header[name]) > 1 {
-			return name
-		}
-	}
-	return ""
-}
-
 // IsCovered reports whether the routes by match, together, every request that r matches.
 // The result true is always correct; the result false may be wrong.
 func IsCovered(by []Route, r Route) bool { return coveringRoutes(by, &r) != nil }

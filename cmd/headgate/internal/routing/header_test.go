@@ -1,6 +1,7 @@
 package routing_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -124,11 +125,42 @@ func TestRoutesMatchHeaders(t *testing.T) {
 			t.Errorf("%v: got route %d want %d", c.header, got, c.want)
 		}
 	}
-	if got := table.RepeatedHeader(&routing.Request{Header: http.Header{"X-Plan": {"free", "pro"}}}); got != "X-Plan" {
-		t.Errorf("a repeated field: got %q want X-Plan", got)
-	}
-	if got := table.RepeatedHeader(&routing.Request{Header: http.Header{"X-Plan": {"a"}, "X-Other": {"a", "b"}}}); got != "" {
-		t.Errorf("a repeated field that no route matches: got %q want none", got)
+}
+
+// A request has one value of each header field that selects its route or its key.
+func TestFieldsWithSeveralValues(t *testing.T) {
+	t.Parallel()
+	table := routing.NewTable([]routing.Route{withHeader(t, "X-Plan", "pro-*", "pro"), route(t, "- - /api/**", "free", "ip")},
+		map[string]routing.Key{"pro": mustKey(t, "ip, header:X-Account+path"), "free": mustKey(t, "header:X-Free"), "bots": mustKey(t, "header:User-Agent+ip")},
+		"X-Plan", "X-Account", "User-Agent")
+	for _, c := range []struct {
+		policy string
+		header http.Header
+		want   string // the field and the reason
+	}{
+		{"", http.Header{"X-Plan": {"pro-1"}, "X-Account": {"a"}}, ""},
+		{"", http.Header{"X-Plan": {"pro-1", "pro-1"}}, "X-Plan is repeated; configure the proxy"},
+		{"", http.Header{"X-Plan": {"", "pro-1"}}, "X-Plan is repeated"},
+		{"", http.Header{"X-Plan": {"free,pro-1"}}, "X-Plan has a comma"},
+		{"", http.Header{"X-Plan": {","}}, "X-Plan has a comma"},
+		{"", http.Header{"X-Plan": {"pro-1"}, "X-Account": {"a", "b"}}, "X-Account is repeated; configure the proxy"},
+		{"", http.Header{"X-Plan": {"pro-1"}, "X-Account": {"a, b"}}, "X-Account has a comma"},
+		{"", http.Header{"X-Plan": {"free"}, "X-Account": {"a", "b"}}, ""},
+		{"", http.Header{"X-Free": {"a, b"}, "X-Other": {"a", "b"}}, ""},
+		{"", http.Header{"X-Free": {"a", "b"}}, "X-Free is repeated; send it once"},
+		{"pro", http.Header{"X-Account": {"a", "b"}}, "X-Account is repeated"},
+		{"pro", http.Header{"X-Plan": {"a", "b"}, "X-Free": {"a", "b"}}, ""},
+		{"ip", http.Header{"X-Account": {"a", "b"}}, ""},
+		{"bots", http.Header{"User-Agent": {"Mozilla/5.0 (KHTML, like Gecko)"}}, ""},
+		{"bots", http.Header{"User-Agent": {"a", "b"}}, "User-Agent is repeated; configure the proxy"},
+	} {
+		charges, err := table.Select([]routing.PolicyKey{{Policy: "before"}}, c.policy, &routing.Request{Path: "/api/x", Header: c.header})
+		if got := fmt.Sprint(err); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q %v: got error %v want %q", c.policy, c.header, err, c.want)
+		}
+		if (len(charges) == 1) != (err != nil) {
+			t.Errorf("%q %v: got %v with error %v", c.policy, c.header, charges, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"iter"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -21,7 +22,7 @@ import (
 //
 //	ip           the client's address; of IPv6 its /64
 //	ip/48        the client's address; of IPv6 its /48; any number from 1 to 128
-//	header:NAME  the first value of a header field
+//	header:NAME  the value of a header field, see [Table.Select]
 //	method       the method in upper case
 //	host         the host in lower case, without port
 //	path         the canonical path, see the package
@@ -242,13 +243,24 @@ func (k Key) UsesHeader(trusted []string) bool { return hasUntrusted(k.String(),
 
 // hasUntrusted reports whether an expression has a header field that is not in trusted.
 func hasUntrusted(expression string, trusted []string) bool {
-	for part := range strings.FieldsFuncSeq(expression, func(r rune) bool { return r == ',' || r == '+' }) {
-		name, isHeader := strings.CutPrefix(strings.TrimSpace(part), "header:")
-		if isHeader && !slices.Contains(trusted, http.CanonicalHeaderKey(name)) {
+	for name := range headersIn(expression) {
+		if !slices.Contains(trusted, name) {
 			return true
 		}
 	}
 	return false
+}
+
+// headersIn returns the canonical names of the header fields in an expression.
+func headersIn(expression string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for part := range strings.FieldsFuncSeq(expression, func(r rune) bool { return r == ',' || r == '+' }) {
+			name, isHeader := strings.CutPrefix(strings.TrimSpace(part), "header:")
+			if isHeader && !yield(http.CanonicalHeaderKey(name)) {
+				return
+			}
+		}
+	}
 }
 
 func (k Key) orAddress() *key.Key[request] {

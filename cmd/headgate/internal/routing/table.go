@@ -35,9 +35,10 @@ type PolicyKey struct {
 type Table struct {
 	routes  []Route
 	keys    map[string]Key
-	headers []string // names of the header fields that routes match
-	holds   bool     // whether any route has a Hold
-	most    int      // see MaxPolicies
+	matched []singleField            // header fields that routes match
+	keyed   map[string][]singleField // header fields in the key of a policy, by policy
+	holds   bool                     // whether any route has a Hold
+	most    int                      // see MaxPolicies
 }
 
 // MaxKeyBytes is the maximum length of a key that [Table.AppendPolicyKeys] returns, in
@@ -46,10 +47,11 @@ const MaxKeyBytes = key.MaxBytes
 
 // NewTable returns a table with the given routes, in order of priority, and the
 // policies' key expressions by policy name. A policy without an expression has the zero
-// Key. The arguments must not be changed after the call.
-func NewTable(routes []Route, keys map[string]Key) *Table {
+// Key. trusted are the canonical names of the header fields that the proxies set or
+// remove. The arguments must not be changed after the call.
+func NewTable(routes []Route, keys map[string]Key, trusted ...string) *Table {
 	holds := slices.ContainsFunc(routes, func(r Route) bool { return r.Hold > 0 })
-	return &Table{routes, keys, headersOf(routes), holds, mostPolicies(routes)}
+	return &Table{routes, keys, matchedFields(routes, trusted), keyFields(keys, trusted), holds, mostPolicies(routes)}
 }
 
 // mostPolicies returns the maximum number of policies that apply to one request: those of
@@ -98,6 +100,28 @@ func (t *Table) first(host, method, path string, header http.Header) int {
 		}
 	}
 	return none
+}
+
+// Select appends the policies that apply to a request, like [Table.AppendPolicyKeys]. A
+// policy that is not empty applies instead of the routes. Select returns a [*HeaderError]
+// if the request may have several values of a header field that selects a route or is in
+// the key of a policy that applies.
+func (t *Table) Select(dst []PolicyKey, policy string, r *Request) ([]PolicyKey, error) {
+	start := len(dst)
+	if policy != "" {
+		dst = append(dst, PolicyKey{policy, t.KeyOf(policy).Of(r)})
+	} else {
+		if err := checkAll(t.matched, r.Header); err != nil {
+			return dst, err
+		}
+		dst = t.AppendPolicyKeys(dst, r)
+	}
+	for _, selected := range dst[start:] {
+		if err := checkAll(t.keyed[selected.Policy], r.Header); err != nil {
+			return dst[:start], err
+		}
+	}
+	return dst, nil
 }
 
 // AppendPolicyKeys appends the policies that apply to a request, without duplicates,
