@@ -39,8 +39,8 @@ type Hold struct {
 type HoldOptions struct {
 	// ID identifies the hold: at most 128 bytes; if empty, a random ID is generated. If
 	// the reply to a request was lost, repeat the request with the same ID: it does not
-	// charge again. A request with the same ID and other costs returns [ErrHoldConflict].
-	// Use an ID of its own for each piece of work.
+	// charge again. A request with the same ID, and with other costs or only some of the
+	// same keys, returns [ErrHoldConflict]. Use an ID of its own for each piece of work.
 	ID string
 	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
 	// should be longer than the work takes.
@@ -87,8 +87,17 @@ func hold(ctx context.Context, now Instant, opts *HoldOptions, checks []Check) (
 		return nil, err
 	}
 	h.decision, h.replayed = result.Decision, result.Replayed
-	h.expires.Store(int64(at) + opts.TTL.Microseconds())
+	h.setExpires(result.Deadline, at, opts.TTL)
 	return h, nil
+}
+
+// setExpires stores the deadline of a hold that was opened or extended at an instant. If
+// no store has the hold, deadline is 0.
+func (h *Hold) setExpires(deadline, at Instant, ttl time.Duration) {
+	if deadline == 0 {
+		deadline = at + Instant(ttl.Microseconds())
+	}
+	h.expires.Store(int64(deadline))
 }
 
 // id returns the HoldID of the options' ID.
@@ -218,6 +227,9 @@ func combineResults(results []HoldResult) (all HoldResult, err error) {
 		r := &results[i]
 		decisions[i], all.Granted = r.Decision, r.Granted
 		all.Replayed = all.Replayed || r.Replayed
+		if r.Deadline != 0 && (all.Deadline == 0 || r.Deadline < all.Deadline) {
+			all.Deadline = r.Deadline
+		}
 		if r.Err != nil {
 			err, failed = r.Err, failed+1
 		}
@@ -252,6 +264,7 @@ func (h *Hold) Decision() Decision { return h.decision }
 func (h *Hold) Replayed() bool { return h.replayed }
 
 // ExpiresAt returns the deadline of the hold, as it was opened or last extended with h.
+// If [Hold.Replayed] is true, it is the deadline that the hold had at that time.
 func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 
 // Commit ends the hold with the actual cost of each check, in the order of the checks. It
@@ -308,7 +321,7 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 	}
 	result, at, err := h.apply(ctx, now, ExtendHold, ttl, nil)
 	if err == nil {
-		h.expires.Store(int64(at) + ttl.Microseconds())
+		h.setExpires(result.Deadline, at, ttl)
 	}
 	return h.ended(result, at, err)
 }

@@ -163,3 +163,34 @@ func testKeepAliveHangingStore(t *testing.T) {
 		t.Errorf("the hold in the healthy store was lost")
 	}
 }
+
+// A repeated hold has the deadline that is stored, also after an extension and a commit.
+func TestReplayedHoldExpires(t *testing.T) {
+	t.Parallel()
+	l := newLimiter(t, memstore.New(nil), "c", nil, "10/1h")
+	open := func(after time.Duration) *headgate.Hold {
+		h, err := headgate.HoldAllAt(t.Context(), noon.Time().Add(after), &headgate.HoldOptions{ID: "a", TTL: 10 * time.Second}, headgate.Check{Limiter: l, Key: "k", Cost: 1})
+		if err != nil || h.Replayed() != (after > 0) {
+			t.Fatal(h, err)
+		}
+		return h
+	}
+	want := 10 * time.Second
+	mustExpire := func(h *headgate.Hold, after time.Duration) {
+		t.Helper()
+		if got := h.ExpiresAt().Sub(noon.Time()); got != want {
+			t.Errorf("repeated after %v: got a deadline after %v want %v", after, got, want)
+		}
+	}
+	h := open(0)
+	mustExpire(open(9*time.Second), 9*time.Second)
+	if _, err := h.ExtendAt(t.Context(), noon.Time().Add(5*time.Second), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	want = 65 * time.Second
+	mustExpire(open(20*time.Second), 20*time.Second)
+	if _, err := h.CommitAt(t.Context(), noon.Time().Add(21*time.Second), 1); err != nil {
+		t.Fatal(err)
+	}
+	mustExpire(open(22*time.Second), 22*time.Second)
+}

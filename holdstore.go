@@ -9,7 +9,8 @@ import (
 )
 
 // HoldID identifies a hold among the holds of a key. It is the first 16 bytes of the
-// SHA-256 of [HoldOptions.ID], or random if that is empty.
+// SHA-256 of [HoldOptions.ID], or random if that is empty. A store compares at least the
+// first 12 bytes.
 type HoldID [16]byte
 
 // NewHoldID returns a random id.
@@ -141,8 +142,10 @@ type HoldVerb uint8
 // The operations of [HoldStore.ApplyHolds].
 const (
 	// OpenHold takes the cost and opens a hold, for all ops or for none. If an op is
-	// denied, the decisions report which. A hold with the same id and the same cost is
-	// not opened again, and the result has Replayed set.
+	// denied, the decisions report which. If the same request was executed before, it is
+	// not executed again, and the results have Replayed set. If one of the keys has a hold
+	// with the same id that a request with other keys or costs opened, the error is
+	// [ErrHoldConflict].
 	OpenHold HoldVerb = iota
 	// CommitHold ends the hold with the actual cost.
 	CommitHold
@@ -184,6 +187,11 @@ type HoldResult struct {
 	Replayed bool
 	// Granted is the number of units that [TakeUpTo] took.
 	Granted int64
+	// Deadline is the instant at which the hold expires, after [OpenHold] and
+	// [ExtendHold]. If Replayed is set, it is the deadline of the hold that was opened
+	// before. It is 0 if the store keeps no hold: after a denial or an error, under a
+	// limit that does not count, or if a failure mode allowed the request.
+	Deadline Instant
 	// Err is set by [HoldStore.ApplyHolds] and [ExtendAll] only: [ErrUnknownHold] or
 	// [ErrExpiredHold] if the hold is not open. The methods of [Hold] return it as
 	// their error.

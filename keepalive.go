@@ -80,7 +80,7 @@ func extendSome(ctx context.Context, now Instant, ttl time.Duration, holds []*Ho
 func (h *Hold) extended(at Instant, ttl time.Duration, limits []HoldResult) HoldResult {
 	result, err := combineResults(limits)
 	if err == nil {
-		h.expires.Store(int64(at) + ttl.Microseconds())
+		h.setExpires(result.Deadline, at, ttl)
 	}
 	result, err = h.ended(result, at, err)
 	result.Err = err

@@ -11,10 +11,10 @@ import (
 // Hold is an open hold on a key: a charge that can be corrected later, as if another
 // number of units had been charged at the beginning. It takes 56 bytes.
 type Hold struct {
-	ID        headgate.HoldID
-	Units     int64 // units that the hold charged
-	ChargedAt int64 // where the units were counted; see Account.ChargedAt
-	Deadline  int64 // instant at which the hold expires, in µs
+	ID        headgate.HoldID // its last bytes are a checksum; see HoldSums
+	Units     int64           // units that the hold charged
+	ChargedAt int64           // where the units were counted; see Account.ChargedAt
+	Deadline  int64           // instant at which the hold expires, in µs
 	// Least is the minimum debt of the key in this hold's segment: from its opening to
 	// the opening of the next open hold, or to now.
 	Least Debt
@@ -86,11 +86,12 @@ type Ledger struct {
 	next  int64 // lower bound of the earliest deadline, in µs
 }
 
-// Find returns the index of the hold with the given id, or -1. It compares the ids one by
-// one.
+// Find returns the index of the hold with the name of the given id, or -1. It compares
+// the names one by one.
 func (l *Ledger) Find(id headgate.HoldID) int {
+	name := NameOf(id)
 	for i := range l.Holds {
-		if l.Holds[i].ID == id {
+		if NameOf(l.Holds[i].ID) == name {
 			return i
 		}
 	}

@@ -17,35 +17,42 @@ import (
 // that stops in between leaves an open hold, and a request never finds neither of them.
 // While the hold is open, its record is ignored.
 
-// endedHold is the record of a hold that has ended.
-type endedHold struct{ units, deadline int64 }
+// endedHold is the record of a hold that has ended. The id has the checksum of the
+// request.
+type endedHold struct {
+	id       headgate.HoldID
+	deadline int64
+}
 
+// A record has the format, the deadline in the place of the instant of a state, and the
+// id.
 const (
 	formatRecord byte = 0xb5
-	recordLength      = headLength + 8 // the deadline, in the place of the instant of a state, and the units
+	recordLength      = headLength + len(headgate.HoldID{})
 )
 
 // recordKey returns the key of the record of a hold on the key with the digest d.
 func recordKey(d digest, id headgate.HoldID) digest {
-	sum := sha256.Sum256(append(append([]byte("hold "), d[:]...), id[:]...))
+	name := algo.NameOf(id)
+	sum := sha256.Sum256(append(append([]byte("hold "), d[:]...), name[:]...))
 	return digest(sum[:16])
 }
 
 func (e *endedHold) value() []byte {
 	b := append(make([]byte, 0, recordLength), formatRecord)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.deadline))
-	return binary.BigEndian.AppendUint64(b, uint64(e.units))
+	return append(b, e.id[:]...)
 }
 
 func decodeRecord(b []byte) (*endedHold, error) {
 	if len(b) != recordLength || b[0] != formatRecord {
 		return nil, errForeign
 	}
-	deadline, units := binary.BigEndian.Uint64(b[1:]), binary.BigEndian.Uint64(b[headLength:])
-	if deadline > maxUnusedAt || units > maxA {
+	deadline := binary.BigEndian.Uint64(b[1:])
+	if deadline > maxUnusedAt {
 		return nil, errForeign
 	}
-	return &endedHold{int64(units), int64(deadline)}, nil
+	return &endedHold{headgate.HoldID(b[headLength:]), int64(deadline)}, nil
 }
 
 // addEnded adds the record of a hold that is about to end.
@@ -53,7 +60,7 @@ func (c *cell) addEnded(op *holdOp, h algo.Hold) {
 	if c.ended == nil {
 		c.ended = map[digest]*endedHold{}
 	}
-	c.ended[op.recordKey] = &endedHold{h.Units, h.Deadline}
+	c.ended[op.recordKey] = &endedHold{h.ID, h.Deadline}
 }
 
 // endedHold returns the record of an op's hold if its deadline is after t, or nil.

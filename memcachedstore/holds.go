@@ -2,6 +2,7 @@ package memcachedstore
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -87,7 +88,23 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 		q.ops[i].cell = cells[i]
 		q.join(i)
 	}
+	if verb == headgate.OpenHold {
+		q.setSums(keys)
+	}
 	return q, keys, nil
+}
+
+// setSums adds the checksums of the requests to the ids of the holds to open.
+func (q *holdRequest) setSums(keys []digest) {
+	sums := algo.HoldSums{}
+	for i := range q.ops {
+		if op := &q.ops[i]; op.first == i {
+			sums.Add(op.id, binary.BigEndian.Uint64(keys[op.cell][:]), op.sum)
+		}
+	}
+	for i := range q.ops {
+		q.ops[i].id = sums.ID(q.ops[i].id)
+	}
 }
 
 // join adds op i to the first op on the same hold.
@@ -173,43 +190,50 @@ func (x *holdChange) change(op *holdOp, do func(algo.Account)) {
 
 // open opens a hold for every op, or for none.
 func (x *holdChange) open() {
-	replayed := false
+	conflict, replayed, full := false, false, -1
 	for i := range x.ops {
 		op := &x.ops[i]
-		if op.first != i {
-			continue
-		}
-		units, found := x.unitsOf(op)
-		replayed = replayed || found
-		most := min(op.bound.holds.MaxOpenOrDefault(), maxHolds)
-		switch open := len(x.cells[op.cell].ledger.Holds); {
-		case found && units != op.sum:
-			x.err = fmt.Errorf("memcachedstore: %w: it was opened with %d units, not %d", headgate.ErrHoldConflict, units, op.sum)
-		case !found && open >= most && x.err == nil:
-			x.err = fmt.Errorf("memcachedstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, open)
+		known := x.opened(op)
+		open := len(x.cells[op.cell].ledger.Holds)
+		switch {
+		case known != nil:
+			conflict, replayed = conflict || known.id != op.id, true
+		case open >= min(op.bound.holds.MaxOpenOrDefault(), maxHolds):
+			full = open
 		}
 	}
 	switch {
-	case x.err != nil:
+	case conflict:
+		x.err = fmt.Errorf("memcachedstore: %w: it was opened with other keys or costs", headgate.ErrHoldConflict)
 	case replayed:
 		x.answer(headgate.HoldResult{Replayed: true})
+		x.setDeadlines()
+	case full >= 0:
+		x.err = fmt.Errorf("memcachedstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, full)
 	case x.decide():
 		x.openAll()
 		x.answer(headgate.HoldResult{})
+		x.setDeadlines()
 	}
 }
 
-// unitsOf returns the units of an op's hold, if it is open or was ended before its
-// deadline.
-func (x *holdChange) unitsOf(op *holdOp) (int64, bool) {
+// opened returns an op's hold if it is open or was ended before its deadline, or nil.
+func (x *holdChange) opened(op *holdOp) *endedHold {
 	c := x.cells[op.cell]
 	if i := c.ledger.Find(op.id); i >= 0 {
-		return c.ledger.Holds[i].Units, true
+		return &endedHold{c.ledger.Holds[i].ID, c.ledger.Holds[i].Deadline}
 	}
-	if ended := c.endedHold(op, x.at); ended != nil {
-		return ended.units, true
+	return c.endedHold(op, x.at)
+}
+
+// setDeadlines sets the deadlines of the results of holds that were opened, now or
+// before.
+func (x *holdChange) setDeadlines() {
+	for i := range x.ops {
+		if known := x.opened(&x.ops[i]); known != nil {
+			x.results[i].Deadline = headgate.Instant(known.deadline)
+		}
 	}
-	return 0, false
 }
 
 // decide decides whether the units of all ops are available. If not, it stores the
@@ -269,6 +293,7 @@ func (x *holdChange) changeHold(op *holdOp) (result headgate.HoldResult) {
 		result.Err = headgate.ErrUnknownHold
 	case x.verb == headgate.ExtendHold:
 		c.ledger.Extend(i, x.at+x.ttl)
+		result.Deadline = headgate.Instant(x.at + x.ttl)
 		x.changed[op.cell] = true
 	default:
 		c.addEnded(op, c.ledger.Holds[i])

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 )
 
 // scheduler queues jobs. Jobs on the same keys form a group. Each group has a goroutine
@@ -106,19 +107,19 @@ func (s *Store) runGroup(g *group) {
 // round. A hold is not opened and committed in the same round: its record would be
 // written although the hold may not be opened in the end.
 func roundLength(queue []*job) int {
-	var opened map[headgate.HoldID]bool
+	var opened map[algo.HoldName]bool
 	for n, j := range queue {
 		if j.holds == nil {
 			continue
 		}
 		for i := range j.holds.ops {
-			switch id := j.holds.ops[i].id; {
+			switch name := algo.NameOf(j.holds.ops[i].id); {
 			case j.holds.verb == headgate.OpenHold:
 				if opened == nil {
-					opened = map[headgate.HoldID]bool{}
+					opened = map[algo.HoldName]bool{}
 				}
-				opened[id] = true
-			case j.holds.verb == headgate.CommitHold && opened[id]:
+				opened[name] = true
+			case j.holds.verb == headgate.CommitHold && opened[name]:
 				return n
 			}
 		}

@@ -55,9 +55,22 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (
 	} else if !b.takeHeld(k, t, b.holds.Amount(op.Cost, b.limit)) {
 		return result, false
 	}
-	k.ledger.Open(&k.account, t, op.ID, b.holds.Amount(op.Cost, b.limit), deadline)
+	amount := b.holds.Amount(op.Cost, b.limit)
+	k.ledger.Open(&k.account, t, openedID(d, op, amount), amount, deadline)
 	result.Decision = k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
+	result.Deadline = headgate.Instant(deadline)
 	return result, true
+}
+
+// openedID returns the id with which the hold of op on one key is stored. No other
+// request has the id of a private hold, so that needs no checksum.
+func openedID(d digest, op *headgate.HoldOp, amount int64) headgate.HoldID {
+	if op.Private {
+		return op.ID
+	}
+	sums := algo.HoldSums{}
+	sums.Add(op.ID, d.lo, amount)
+	return sums.ID(op.ID)
 }
 
 // mayOpen reports whether the key may have another hold, and none of its holds has

@@ -162,9 +162,11 @@ func (t *target) change(at int64, do func(algo.Account)) {
 
 // open opens a hold on every target, or on none.
 func (x *holdTransaction) open() error {
-	if replayed, err := x.replayed(); replayed || err != nil {
+	sums, deadlines := x.sums(), make([]int64, len(x.ops))
+	if replayed, err := x.replayed(sums, deadlines); replayed || err != nil {
 		if err == nil {
 			x.answer(true)
+			x.setDeadlines(deadlines)
 		}
 		return err
 	}
@@ -185,43 +187,60 @@ func (x *holdTransaction) open() error {
 			t.held = t.holds.add(t.d)
 			t.held.log = x.debits[i].logRule
 		}
-		t.held.ledger.Open(t.account, x.t, x.ops[i].ID, n, x.deadline)
+		t.held.ledger.Open(t.account, x.t, sums.ID(x.ops[i].ID), n, x.deadline)
+		deadlines[i] = x.deadline
 	})
 	x.answer(false)
+	x.setDeadlines(deadlines)
 	return nil
 }
 
-// replayed reports whether the hold was opened before with the same units. It returns
-// [headgate.ErrHoldConflict] if it was opened with others, and [headgate.ErrTooManyHolds]
-// if a key has the maximum number of open holds.
-func (x *holdTransaction) replayed() (found bool, err error) {
-	missing := false
-	x.eachTarget(func(i int, t *target, n int64) {
-		units, ok := t.unitsOf(x.ops[i].ID, x.t)
-		found, missing = found || ok, missing || !ok && x.ops[i].ID == x.ops[0].ID
-		if ok && units != n {
-			err = fmt.Errorf("memstore: %w: it was opened with %d units, not %d", headgate.ErrHoldConflict, units, n)
-		}
-		if !ok && t.held != nil && len(t.held.ledger.Holds) >= x.debits[i].settings().MaxOpenOrDefault() && err == nil {
-			err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, len(t.held.ledger.Holds))
+// setDeadlines sets the deadline of every result. The parameter has the deadline of each
+// hold at the index of its first op.
+func (x *holdTransaction) setDeadlines(deadlines []int64) {
+	for i := range x.results {
+		x.results[i].Deadline = headgate.Instant(deadlines[x.firsts()[i]])
+	}
+}
+
+// sums returns the checksums of the holds to open.
+func (x *holdTransaction) sums() algo.HoldSums {
+	sums := algo.HoldSums{}
+	x.eachTarget(func(i int, t *target, n int64) { sums.Add(x.ops[i].ID, t.d.lo, n) })
+	return sums
+}
+
+// replayed reports whether the hold was opened before by the same request, and sets its
+// deadlines. It returns [headgate.ErrHoldConflict] if another request opened it, and
+// [headgate.ErrTooManyHolds] if a key has the maximum number of open holds.
+func (x *holdTransaction) replayed(sums algo.HoldSums, deadlines []int64) (found bool, err error) {
+	conflict, full := false, -1
+	x.eachTarget(func(i int, t *target, _ int64) {
+		id := sums.ID(x.ops[i].ID)
+		known, ok := t.opened(id, x.t)
+		found, conflict = found || ok, conflict || ok && known.id != id
+		deadlines[i] = known.deadline
+		if !ok && t.held != nil && len(t.held.ledger.Holds) >= x.debits[i].settings().MaxOpenOrDefault() {
+			full = len(t.held.ledger.Holds)
 		}
 	})
-	if found && missing && err == nil {
-		err = fmt.Errorf("memstore: %w: it was opened without some of the limits", headgate.ErrHoldConflict)
+	switch {
+	case conflict:
+		err = fmt.Errorf("memstore: %w: it was opened with other keys or costs", headgate.ErrHoldConflict)
+	case !found && full >= 0:
+		err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, full)
 	}
 	return found, err
 }
 
-// unitsOf returns the units of a hold that is open, or that has ended before its
-// deadline.
-func (t *target) unitsOf(id headgate.HoldID, at int64) (int64, bool) {
+// opened returns a hold that is open, or that has ended before its deadline.
+func (t *target) opened(id headgate.HoldID, at int64) (endedRecord, bool) {
 	if t.held != nil {
 		if i := t.held.ledger.Find(id); i >= 0 {
-			return t.held.ledger.Holds[i].Units, true
+			return endedRecord{t.held.ledger.Holds[i].ID, t.held.ledger.Holds[i].Deadline}, true
 		}
 	}
-	record, ok := t.holds.endedHold(t.d, id, at)
-	return record.units, ok
+	return t.holds.endedHold(t.d, id, at)
 }
 
 // reserveHolds reserves the memory of one more hold for each target. It returns
@@ -279,6 +298,7 @@ func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate
 		result.Err = headgate.ErrUnknownHold
 	case x.verb == headgate.ExtendHold:
 		t.held.ledger.Extend(index, x.deadline)
+		result.Deadline = headgate.Instant(x.deadline)
 	default:
 		t.holds.end(x.store, t.held, t.d, index, op.Private)
 		t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)

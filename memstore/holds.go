@@ -52,13 +52,16 @@ type heldKey struct {
 
 // holdName identifies a hold.
 type holdName struct {
-	key digest
-	id  headgate.HoldID
+	key  digest
+	name algo.HoldName
 }
 
-// endedRecord has the units and the deadline of a hold that was committed before its
-// deadline. It is kept until then, so that a repeated request has no effect.
-type endedRecord struct{ units, deadline int64 }
+// endedRecord is the record of a hold that was committed before its deadline. It is kept
+// until then, so that a repeated request has no effect.
+type endedRecord struct {
+	id       headgate.HoldID // with the checksum of the request
+	deadline int64
+}
 
 // add adds a key without holds. sh.mu must be locked.
 func (sh *holdShard) add(d digest) *heldKey {
@@ -75,8 +78,11 @@ func (sh *holdShard) add(d digest) *heldKey {
 
 // endedHold returns the record of a hold that has ended, if its deadline is after t.
 func (sh *holdShard) endedHold(d digest, id headgate.HoldID, t int64) (endedRecord, bool) {
-	record, ok := sh.ended[holdName{d, id}]
-	return record, ok && record.deadline > t
+	record, ok := sh.ended[holdName{d, algo.NameOf(id)}]
+	if !ok || record.deadline <= t {
+		return endedRecord{}, false
+	}
+	return record, true
 }
 
 func (r *holdRegion) stats() (holds int, bytes int64) {
@@ -182,13 +188,13 @@ func (s *Store) removeHeld(sh *holdShard, d digest) {
 // so it needs no record.
 func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
 	h := &k.ledger.Holds[i]
-	name := holdName{d, h.ID}
+	name := holdName{d, algo.NameOf(h.ID)}
 	// A record that is replaced is that of an earlier hold, which has expired.
 	if _, replaced := sh.ended[name]; private || replaced {
 		s.logs.bytes.Add(-holdBytes)
 	}
 	if !private {
-		sh.ended[name] = endedRecord{h.Units, h.Deadline}
+		sh.ended[name] = endedRecord{h.ID, h.Deadline}
 	}
 }
 

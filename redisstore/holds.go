@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ type holdOp struct {
 	private  bool // whether only this process knows the id
 	undone   bool // whether a commit undoes a hold that the same call has opened
 	status   byte
-	granted  int64
+	granted  int64            // units that were taken
+	deadline headgate.Instant // deadline of a hold that was opened, now or before, or extended
 }
 
 // The statuses in the reply of the script.
@@ -49,7 +51,8 @@ func (h *holdOp) hasRecord(o *op) bool {
 // was opened on. No key of a state has this form: its last part contains at most one
 // tilde.
 func (h *holdOp) recordKey(redisKey string) string {
-	return redisKey + "~~" + base64.RawURLEncoding.EncodeToString(h.id[:])
+	name := algo.NameOf(h.id)
+	return redisKey + "~~" + base64.RawURLEncoding.EncodeToString(name[:])
 }
 
 // appendHoldArgs appends the arguments of a verb of holds to a run.
@@ -58,11 +61,13 @@ func (g *group) appendHoldArgs(b []byte, o *op) []byte {
 	if o.request.Verb >= verbDebit {
 		return b
 	}
-	b = append(b, h.id[:]...)
+	name := algo.NameOf(h.id)
+	b = append(b, name[:]...)
 	if o.request.Verb == verbExtend {
 		return appendDouble(b, h.ttl)
 	}
 	if o.request.Verb == verbOpen {
+		b = append(b, h.id[len(name):]...)
 		b = append(appendDouble(b, h.ttl), h.flags())
 		b = appendDouble(b, int64(h.settings.MaxOpenOrDefault()))
 	} else {
@@ -93,10 +98,13 @@ func (h *holdOp) flags() (flags byte) {
 // if the rule has one.
 func (o *op) readHold(r *reader, t int64) algo.State {
 	status := r.next(1)[0]
-	if o.hold.granted = r.double(0); status > holdDenied {
-		r.invalid = true
-	}
 	o.hold.status = status
+	if value := r.double(0); o.request.Verb >= verbDebit {
+		o.hold.granted = value
+	} else {
+		o.hold.deadline = headgate.Instant(value)
+	}
+	r.invalid = r.invalid || status > holdDenied
 	if o.rule.log != nil || o.rule.onlyHolds {
 		o.readAnswer(r)
 		return algo.State{}
@@ -133,7 +141,7 @@ func (h *holdOp) err() error {
 	case holdUnknown:
 		return headgate.ErrUnknownHold
 	case holdConflict:
-		return fmt.Errorf("redisstore: %w: it was opened with another number of units", headgate.ErrHoldConflict)
+		return fmt.Errorf("redisstore: %w: it was opened with other keys or costs", headgate.ErrHoldConflict)
 	case holdTooMany:
 		return fmt.Errorf("redisstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, h.settings.MaxOpenOrDefault())
 	}
@@ -170,6 +178,7 @@ func (r *rule) ApplyHold(
 	if err != nil {
 		return result, 0, err
 	}
+	setSums(verb, o)
 	r.shared.markRefunded()
 	if err := r.store.do(ctx, o); err != nil {
 		return result, 0, err
@@ -182,7 +191,7 @@ func (r *rule) ApplyHold(
 }
 
 func (o *op) holdResult() headgate.HoldResult {
-	return headgate.HoldResult{Decision: o.decision, Replayed: o.hold.status == holdReplayed, Granted: o.hold.granted, Err: o.hold.err()}
+	return headgate.HoldResult{Decision: o.decision, Replayed: o.hold.status == holdReplayed, Granted: o.hold.granted, Deadline: o.hold.deadline, Err: o.hold.err()}
 }
 
 // ApplyHolds executes verb on every op; see [headgate.HoldStore]. It is one atomic call
@@ -251,7 +260,25 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		x.ops, x.opOf = append(x.ops, o), append(x.opOf, o)
 		x.add(o)
 	}
+	setSums(x.verb, x.ops...)
 	return nil
+}
+
+// setSums adds the checksums of the requests to the ids of holds that are opened. No
+// other request has the id of a private hold, so that needs no checksum.
+func setSums(verb headgate.HoldVerb, ops ...*op) {
+	if verb != headgate.OpenHold || ops[0].hold.private {
+		return
+	}
+	sums := algo.HoldSums{}
+	for _, o := range ops {
+		key := fnv.New64a()
+		_, _ = key.Write([]byte(o.redisKey))
+		sums.Add(o.hold.id, key.Sum64(), o.request.N)
+	}
+	for _, o := range ops {
+		o.hold.id = sums.ID(o.hold.id)
+	}
 }
 
 func (x *holdTransaction) find(o *op) *op {

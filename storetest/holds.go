@@ -15,6 +15,7 @@ func holdChecks() []check {
 		{name: "holds", rule: "after a commit, decisions are as if the actual cost had been charged at the beginning", perAlgorithm: checkHolds},
 		{name: "atomic holds", rule: "holds and commits of one key are atomic: the actual costs, plus units left, equal the limit", perAlgorithm: checkAtomicHolds},
 		{name: "several holds", rule: "one call opens, extends and commits several holds of a key, and takes as much as remains under several limits", perAlgorithm: checkSeveralHolds},
+		{name: "hold conflicts", rule: "a repeated id with other keys or costs is a conflict and charges nothing; with the same ones it is replayed", perAlgorithm: checkHoldConflicts},
 		{name: "hold errors", rule: "a hold that cannot be opened or ended is a typed error, and nothing is charged", perAlgorithm: checkHoldErrors},
 	}
 }
@@ -121,8 +122,10 @@ func (p *holdPlayer) step() {
 	}
 	key := r.IntN(8) / 7
 	switch r.IntN(12) {
-	case 0, 1, 2:
+	case 0, 1:
 		p.open(key)
+	case 2:
+		p.openOrRepeat(key)
 	case 3, 4, 5:
 		p.commit()
 	case 6:
@@ -244,8 +247,7 @@ func (h *playedHold) forget(key int) {
 	}
 }
 
-// open opens a hold on the first key, or on both keys, or repeats the request of an
-// earlier hold.
+// open opens a hold on the first key, or on both keys.
 func (p *holdPlayer) open(keys int) {
 	h := &playedHold{id: fmt.Sprint("hold ", len(p.holds)), costs: []int64{p.cost()}}
 	if keys > 0 {
@@ -270,6 +272,38 @@ func (p *holdPlayer) open(keys int) {
 		p.keys[i].Hold(p.limit, p.at, h.id, n, h.deadline)
 	}
 	p.holds = append(p.holds, h)
+}
+
+// openOrRepeat repeats the request of an earlier hold whose record is kept. If there is
+// none, it opens a hold.
+func (p *holdPlayer) openOrRepeat(keys int) {
+	var known []*playedHold
+	for _, h := range p.holds {
+		if p.isKnown(h) {
+			known = append(known, h)
+		}
+	}
+	if len(known) == 0 {
+		p.open(keys)
+		return
+	}
+	h := known[p.random.IntN(len(known))]
+	p.tracef("repeat %s", h.id)
+	got, err := headgate.HoldAllAt(background, p.now(), &headgate.HoldOptions{ID: h.id, TTL: time.Second}, p.checks(h.costs)...)
+	if err != nil || !got.OK() || !got.Replayed() || got.ExpiresAt() != headgate.Instant(h.deadline).Time() {
+		p.failf("%v %+v:%s\ngot hold %+v, error %v\nwant replayed, with the deadline %d", p.limit, p.settings, p.trace, got, err, h.deadline)
+	}
+}
+
+// isKnown reports whether the hold is open on all of its keys, or has ended before its
+// deadline.
+func (p *holdPlayer) isKnown(h *playedHold) bool {
+	for i, n := range h.costs {
+		if n < 0 || !h.ended && !p.keys[i].IsOpen(h.id) {
+			return false
+		}
+	}
+	return p.at < h.deadline
 }
 
 func (p *holdPlayer) checks(costs []int64) []headgate.Check {

@@ -2764,13 +2764,16 @@ end)()
 -- debt of its segment or, for an algorithm that counts in windows or a log, where the
 -- units were charged.
 --
--- A hold that has ended before its deadline is kept until then as a key of its own, with
--- the units of the hold, so that a repeated request has no effect. The run has the number
--- of this key, or 0 if a request to open the hold cannot be a repeated one.
+-- A hold has a name of 12 bytes, and a checksum of the request that opened it. A request
+-- with the same name and another checksum is a conflict.
+--
+-- A hold that has ended before its deadline is kept until then as a key of its own, so
+-- that a repeated request has no effect. The run has the number of this key, or 0 if a
+-- request to open the hold cannot be a repeated one.
 local holds = {}
-local HEAD, RECORD = '<Bd', '<c16dddI4'
+local HEAD, RECORD, ENDED = '<Bd', '<c12c4dddI4', '<c4d'
 local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
-local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c16dBdH', '<c16BH', '<c16d'
+local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
 local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
 local entries = {}
 
@@ -2793,8 +2796,8 @@ local function entry_of(k)
   if v ~= '' then
     e.flags, e.next, at = unpack_from(HEAD, v, at)
     while at <= #v do
-      local id, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
-      e.list[#e.list + 1] = {id = id, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
+      local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
+      e.list[#e.list + 1] = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
       at = after
     end
   end
@@ -2846,10 +2849,11 @@ local function begin(k, rule, s)
   return e, a
 end
 
--- reply_with appends the result of a request for n units to the reply: the state after
--- it, or the decision about a log or slots.
-local function reply_with(e, a, status, granted, n)
-  answers[#answers + 1] = pack('<Bd', status, granted)
+-- reply_with appends the result of a request for n units to the reply: its status, the
+-- units that TAKE_UP_TO has taken or the deadline of the hold, and the state after the
+-- request or the decision about a log or slots.
+local function reply_with(e, a, status, value, n)
+  answers[#answers + 1] = pack('<Bd', status, value)
   local denied = status == DENIED
   if a.log then
     answer(a.log, log_store.answer(a.log, a.rule, denied and n or 0, not denied))
@@ -2860,55 +2864,69 @@ local function reply_with(e, a, status, granted, n)
   end
 end
 
--- ended_units returns the units of a hold that has ended, if its deadline is after t. A
--- record of the first version has no deadline.
-local function ended_units(record)
+-- ended_hold returns the checksum and the deadline of a hold that has ended, if its
+-- deadline is after t.
+local function ended_hold(record)
   local ended = redis.call('GET', KEYS[record])
-  local deadline = ended and #ended > 8 and unpack_from('<d', ended, 9)
-  if ended and not (deadline and deadline <= t) then
-    return (unpack_from('<d', ended))
+  if ended then
+    local sum, deadline = unpack_from(ENDED, ended)
+    if deadline > t then
+      return sum, deadline
+    end
   end
 end
 
--- check_open returns the status of a request to open a hold, or nil if it may be opened.
-local function check_open(e, id, n, max_open, record)
-  local i, units = ledger.find(e.list, id), nil
+-- check_open returns the status of the request c to open a hold, or nil if it may be
+-- opened. It sets the deadline of a hold that was opened before.
+local function check_open(e, c, max_open)
+  local i, sum = ledger.find(e.list, c.id), nil
   if i then
-    units = e.list[i].units
-  elseif record > 0 then
-    units = ended_units(record)
+    sum, c.deadline = e.list[i].sum, e.list[i].deadline
+  elseif c.record > 0 then
+    sum, c.deadline = ended_hold(c.record)
   end
-  if units then
-    return units == n and REPLAYED or CONFLICT
+  if sum then
+    return sum == c.sum and REPLAYED or CONFLICT
   elseif #e.list >= max_open then
     return TOO_MANY
   end
 end
 
-local function add_hold(e, a, id, n, ttl, flags)
-  ledger.open(e.list, a, t, id, n, t + ttl)
-  e.flags, e.next, e.changed = flags, min(e.next, t + ttl), true
+-- open_args returns a request for n units with the arguments of OPEN, and the position
+-- after them.
+local function open_args(n, pos)
+  local c = {n = n}
+  c.id, c.sum, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
+  return c, pos
+end
+
+-- add_hold adds the hold of the request c.
+local function add_hold(e, a, c)
+  c.deadline = t + c.ttl
+  ledger.open(e.list, a, t, c.id, c.n, c.deadline)
+  e.list[#e.list].sum = c.sum
+  e.flags, e.next, e.changed = c.flags, min(e.next, c.deadline), true
 end
 
 local function run_open(e, a, n, pos)
-  local id, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
-  local status = check_open(e, id, n, max_open, record)
+  local c, after = open_args(n, pos)
+  local status = check_open(e, c, c.max_open)
   if not status then
     local s = a.s
     if ledger.change(e.list, a, t, a.take, n) then
-      add_hold(e, a, id, n, ttl, flags)
+      add_hold(e, a, c)
     else
       a.s, status = s, DENIED
     end
   end
-  reply_with(e, a, status or OK, 0, n)
+  reply_with(e, a, status or OK, c.deadline or 0, n)
   return after
 end
 
 -- keep_record writes the key of a hold that has ended, until its deadline.
 local function keep_record(record, hold)
   local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + (server_clock and 0 or DAY)
-  redis.call('SET', KEYS[record], pack('<dd', hold.units, hold.deadline), 'PX', ttl)
+  redis.call('SET', KEYS[record], pack(ENDED, hold.sum, hold.deadline), 'PX', ttl)
 end
 
 local function run_commit(e, a, n, pos)
@@ -2920,7 +2938,7 @@ local function run_commit(e, a, n, pos)
     end
     ledger.finish(e.list, a, t, i, n, has(flags, CLIP))
     e.changed = true
-  elseif ended_units(record) then
+  elseif ended_hold(record) then
     status = REPLAYED
   else
     status = UNKNOWN
@@ -2936,7 +2954,7 @@ local function run_extend(e, a, pos)
     e.list[i].deadline = t + ttl
     e.next, e.changed = min(e.next, t + ttl), true
   end
-  reply_with(e, a, i and OK or UNKNOWN, 0, 0)
+  reply_with(e, a, i and OK or UNKNOWN, i and t + ttl or 0, 0)
   return after
 end
 
@@ -3023,13 +3041,13 @@ function holds.open_all()
   while pos <= size do
     local k, r, n, c, _
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
-    c = {k = k, rule = rules[r], n = n}
-    c.id, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
+    c, pos = open_args(n, pos)
+    c.k, c.rule = k, rules[r]
     local log, fits = k > plain and log_of(k), nil
     c.e, c.a = begin(k, c.rule, states[k])
     c.e.write = true
     last_rule[k], states[k] = c.rule, c.a.s
-    c.status = check_open(c.e, c.id, n, c.max_open - (added[k] or 0), c.record)
+    c.status = check_open(c.e, c, c.max_open - (added[k] or 0))
     if not c.status then
       -- as if the earlier holds of the key had been opened
       added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
@@ -3046,18 +3064,18 @@ function holds.open_all()
     list[#list + 1] = c
   end
   for i = 1, replayed and #list or 0 do
-    -- a hold with this id has other limits
-    if list[i].status ~= REPLAYED and list[i].id == list[1].id then list[i].status = CONFLICT end
+    -- the same request was executed before, and some of its keys have been reset since
+    if list[i].status ~= CONFLICT then list[i].status = REPLAYED end
   end
   for i = 1, #list do
     local c = list[i]
     if ok then
       c.a.s = states[c.k]
       ledger.change(c.e.list, c.a, t, c.a.take, c.n)
-      add_hold(c.e, c.a, c.id, c.n, c.ttl, c.flags)
+      add_hold(c.e, c.a, c)
       states[c.k] = c.a.s
     end
-    reply_with(c.e, c.a, c.status or OK, 0, c.asked or c.n)
+    reply_with(c.e, c.a, c.status or OK, c.deadline or 0, c.asked or c.n)
   end
 end
 
@@ -3096,7 +3114,7 @@ local function encode(e, by_instant)
     local hold = e.list[i]
     last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
     local m = by_instant and hold.charged_at or hold.least
-    parts[i + 1] = pack(RECORD, hold.id, hold.units, hold.deadline, m, hold.rest)
+    parts[i + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest)
   end
   parts[1] = pack(HEAD, e.flags, e.next)
   return concat(parts), last

@@ -36,8 +36,9 @@ func NewHoldID(text string) (headgate.HoldID, error) {
 }
 
 // Hold takes the amounts of all checks of h, or of none, and opens a hold for them that
-// expires after ttl. The decision in a is that of a take. It sets h.Expires. With
-// enforcement off, it opens no hold. The checks are resolved as in
+// expires after ttl. The decision in a is that of a take. It sets h.Expires: if a.Replayed
+// is set, to the deadline of the hold that was opened before. With enforcement off, it
+// opens no hold. The checks are resolved as in
 // [ActiveConfig.DecideAt], and errors are as described there.
 func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.Duration, h *OpenHold, a *Answer) error {
 	return s.applyHold(ctx, &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl}, h, a)
@@ -243,21 +244,26 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 	for _, h := range c.holds { // a hold without enforced checks cannot fail
 		call.holds[h].Err = headgate.ErrUnknownHold
 	}
+	deadlines := make([]headgate.Instant, len(call.holds)) // the earliest one of each hold
 	for i := range c.results {
 		r := &c.results[i]
 		a.Replayed = a.Replayed || r.Replayed
 		if i == 0 || r.Granted < a.Granted {
 			a.Granted = r.Granted
 		}
+		h := &call.holds[c.holds[i]]
 		if r.Err == nil {
-			call.holds[c.holds[i]].Err = nil
+			h.Err = nil
+		}
+		if r.Deadline != 0 && (deadlines[c.holds[i]] == 0 || r.Deadline < deadlines[c.holds[i]]) {
+			deadlines[c.holds[i]] = r.Deadline
 		}
 	}
 	changed := false
 	for i := range call.holds {
 		h := &call.holds[i]
 		if h.Err = h.failed(at, h.Err); h.Err == nil {
-			h.expireAfter(call, at)
+			h.expireAt(call, deadlines[i], at)
 			changed = true
 		}
 	}
@@ -284,7 +290,7 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 func (call *holdCall) allowAll(a *Answer) {
 	at := root.InstantNow(call.now)
 	for i := range call.holds {
-		call.holds[i].expireAfter(call, at)
+		call.holds[i].expireAt(call, 0, at)
 	}
 	if call.verb == headgate.TakeUpTo {
 		checks := call.holds[0].Checks
@@ -295,9 +301,14 @@ func (call *holdCall) allowAll(a *Answer) {
 	}
 }
 
-// expireAfter sets the deadline if the call has opened or extended the hold.
-func (h *OpenHold) expireAfter(call *holdCall, at headgate.Instant) {
-	if call.verb == headgate.OpenHold || call.verb == headgate.ExtendHold {
+// expireAt sets the deadline if the call has opened or extended the hold, or had opened it
+// before. deadline is 0 if the store has no such hold.
+func (h *OpenHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
+	switch {
+	case call.verb != headgate.OpenHold && call.verb != headgate.ExtendHold:
+	case deadline != 0:
+		h.Expires = deadline
+	default:
 		h.Expires = at + headgate.Instant(call.ttl.Microseconds())
 	}
 }

@@ -100,6 +100,31 @@ func TestHoldEnforcementOff(t *testing.T) {
 	}
 }
 
+// A repeated request has the deadline of the hold, also after an extension.
+func TestReplayedHoldExpires(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, observed)
+	checks := []engine.Check{{Policy: "one", Key: "k", Cost: 1}, {Limit: "5/1m", Key: "k", Cost: 2}}
+	open := func(at headgate.Instant) engine.OpenHold {
+		h, a := engine.OpenHold{ID: headgate.HoldID{7}, Checks: checks}, engine.Answer{}
+		if err := e.ActiveConfig().Hold(t.Context(), at, time.Minute, &h, &a); err != nil || !a.Allowed || a.Replayed != (at > start) {
+			t.Fatalf("got %+v, error %v", a, err)
+		}
+		return h
+	}
+	h := open(start)
+	if again := open(start + 9*second); again.Expires != start+60*second {
+		t.Errorf("repeated after 9 s: got a deadline after %d µs want 60 s", again.Expires-start)
+	}
+	holds, a := []engine.OpenHold{h}, engine.Answer{}
+	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, holds, &a); err != nil {
+		t.Fatal(err)
+	}
+	if again := open(start + 10*second); again.Expires != start+3600*second {
+		t.Errorf("repeated after an extension: got a deadline after %d µs want 1 h", again.Expires-start)
+	}
+}
+
 func TestHoldObserver(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, observed)

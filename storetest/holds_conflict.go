@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// conflictPlayer repeats requests for holds on the keys a, b and c.
+type conflictPlayer struct {
+	*tester
+	limiter *headgate.Limiter
+}
+
+// open opens a hold with the given costs of the keys a, b and c. A cost of 0 leaves the
+// key out. reverse reverses the order of the checks.
+func (p *conflictPlayer) open(id string, costs [3]int64, reverse bool) (*headgate.Hold, error) {
+	var checks []headgate.Check
+	for i := range costs {
+		if reverse {
+			i = 2 - i
+		}
+		if costs[i] > 0 {
+			checks = append(checks, headgate.Check{Limiter: p.limiter, Key: id + string(rune('a'+i)), Cost: costs[i]})
+		}
+	}
+	return headgate.HoldAllAt(background, start.Time(), &headgate.HoldOptions{ID: id, TTL: time.Minute}, checks...)
+}
+
+// mustConflict repeats the request for the hold id, with other checks and with the same
+// checks. Nothing may be charged.
+func (p *conflictPlayer) mustConflict(id string, costs, remaining [3]int64, others ...[3]int64) {
+	for _, other := range others {
+		if h, err := p.open(id, other, false); !errors.Is(err, headgate.ErrHoldConflict) {
+			p.failf("%s: %s was opened with costs %v, and again with %v: got %+v, error %v want ErrHoldConflict", describe(p.limiter), id, costs, other, h, err)
+		}
+	}
+	for _, reverse := range []bool{false, true} {
+		h, err := p.open(id, costs, reverse)
+		if p.mustf(err, "%s: %s again, reverse %t", describe(p.limiter), id, reverse); !h.OK() || !h.Replayed() {
+			p.failf("%s: %s again, reverse %t: got %+v want replayed", describe(p.limiter), id, reverse, h)
+		}
+	}
+	for i, want := range remaining {
+		p.mustRemain(p.limiter, start, id+string(rune('a'+i)), want, "requests for "+id+" were repeated with other checks")
+	}
+}
+
+// checkHoldConflicts tests that a repeated id with other keys or other costs is a
+// conflict, also after a commit, and that it charges nothing.
+func checkHoldConflicts(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	p := conflictPlayer{ts, ts.limiter(a, "10/1h")}
+	if a.OnlyHolds() {
+		p.limiter = ts.limiter(a, "10 concurrent")
+	}
+	for i, c := range []struct {
+		costs, remaining, after [3]int64
+		others                  [][3]int64
+	}{
+		{[3]int64{2}, [3]int64{8, 10, 10}, [3]int64{9, 10, 10}, [][3]int64{{3}, {2, 1}, {2, 1, 1}, {1, 1}}},
+		{[3]int64{2, 3}, [3]int64{8, 7, 10}, [3]int64{9, 9, 10}, [][3]int64{{2}, {0, 3}, {3, 2}, {2, 4}, {2, 3, 1}, {2, 0, 3}, {0, 3, 2}}},
+		{[3]int64{1, 2, 3}, [3]int64{9, 8, 7}, [3]int64{9, 9, 9}, [][3]int64{{1, 2}, {0, 2, 3}, {0, 0, 3}, {1, 2, 4}}},
+	} {
+		id := fmt.Sprint("hold ", i, " ")
+		h, err := p.open(id, c.costs, false)
+		if ts.mustf(err, "%s: hold with costs %v", describe(p.limiter), c.costs); !h.OK() || h.Replayed() {
+			ts.failf("%s: hold with costs %v: got %+v want a new hold", describe(p.limiter), c.costs, h)
+		}
+		p.mustConflict(id, c.costs, c.remaining, c.others...)
+		var actual []int64
+		for _, n := range c.costs {
+			if n > 0 {
+				actual = append(actual, 1)
+			}
+		}
+		_, err = h.CommitAt(background, start.Time(), actual...)
+		ts.mustf(err, "%s: commit", describe(p.limiter))
+		if a.OnlyHolds() {
+			c.after = [3]int64{10, 10, 10}
+		}
+		p.mustConflict(id, c.costs, c.after, c.others...)
+	}
+}
