@@ -47,8 +47,9 @@ var (
 	// ErrExpiredHold means that the hold expired before it was committed. Nothing was
 	// charged: [HoldSettings.OnExpiry] has decided what became of its units.
 	ErrExpiredHold = errors.New("headgate: hold has expired")
-	// ErrHoldConflict means that one of the keys has a hold with the same id but with other
-	// keys or amounts. Use an id of its own for each piece of work. Nothing was charged.
+	// ErrHoldConflict means that one of the keys has a hold with the same id but with
+	// other keys or amounts. Use an id of its own for each piece of work. Nothing was
+	// charged.
 	ErrHoldConflict = errors.New("headgate: hold conflicts with a hold of the same id")
 	// ErrTooManyHolds means that the key has as many open holds as
 	// [HoldSettings.MaxOpen] permits. Nothing was charged.

@@ -143,8 +143,8 @@ type HoldVerb uint8
 const (
 	// OpenHold takes the cost and opens a hold, for all ops or for none. If an op is
 	// denied, the decisions report which. If the same request was executed before, it is
-	// not executed again, and the results have Replayed set. If one of the keys has a hold
-	// with the same id that a request with other keys or costs opened, the error is
+	// not executed again, and the results have Replayed set. If one of the keys has a
+	// hold with the same id that a request with other keys or costs opened, the error is
 	// [ErrHoldConflict].
 	OpenHold HoldVerb = iota
 	// CommitHold ends the hold with the actual cost.

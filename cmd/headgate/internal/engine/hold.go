@@ -36,9 +36,9 @@ func NewHoldID(text string) (headgate.HoldID, error) {
 }
 
 // Hold takes the amounts of all checks of h, or of none, and opens a hold for them that
-// expires after ttl. The decision in a is that of a take. It sets h.Expires: if a.Replayed
-// is set, to the deadline of the hold that was opened before. With enforcement off, it
-// opens no hold. The checks are resolved as in
+// expires after ttl. The decision in a is that of a take. It sets h.Expires: if
+// a.Replayed is set, to the deadline of the hold that was opened before. With enforcement
+// off, it opens no hold. The checks are resolved as in
 // [ActiveConfig.DecideAt], and errors are as described there.
 func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.Duration, h *OpenHold, a *Answer) error {
 	return s.applyHold(ctx, &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl}, h, a)
@@ -301,8 +301,8 @@ func (call *holdCall) allowAll(a *Answer) {
 	}
 }
 
-// expireAt sets the deadline if the call has opened or extended the hold, or had opened it
-// before. deadline is 0 if the store has no such hold.
+// expireAt sets the deadline if the call has opened or extended the hold, or had opened
+// it before. deadline is 0 if the store has no such hold.
 func (h *OpenHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
 	switch {
 	case call.verb != headgate.OpenHold && call.verb != headgate.ExtendHold:
