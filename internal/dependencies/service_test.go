@@ -64,7 +64,7 @@ var serviceRules = map[string]packageRule{
 	service("forwardauth"): {
 		why: "an interface knows its protocol and the engine; its tests commit holds over HTTP",
 		code: []string{
-			".", "clientaddr", "internal/problem", service("answerfields"), service("engine"), service("routing"),
+			".", "clientaddr", "internal/problem", service("answerfields"), service("engine"), service("logs"), service("routing"),
 		},
 		tests: []string{
 			"internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", service("httpapi"),

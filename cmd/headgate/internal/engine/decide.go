@@ -172,6 +172,11 @@ func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb he
 	if err := a.checkHoldRequired(verb); err != nil {
 		return err
 	}
+	return s.decideResolved(ctx, now, verb, a)
+}
+
+// decideResolved executes verb for the charges of a.
+func (s *ActiveConfig) decideResolved(ctx context.Context, now headgate.Instant, verb headgate.Verb, a *Answer) error {
 	if s.enforcement == Off && verb != headgate.Reset {
 		a.allowUnused()
 		return nil

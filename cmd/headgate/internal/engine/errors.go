@@ -130,6 +130,7 @@ var kinds = [...]struct {
 	cause error
 	kind  ErrorKind
 }{
+	{ErrNoHold, StoreFailure}, // first, because the error also matches its cause
 	{ErrUnknownPolicy, UnknownPolicy},
 	{ErrInvalidRequest, InvalidRequest},
 	{headgate.ErrInvalidLimit, InvalidRequest},

@@ -36,6 +36,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -65,13 +66,14 @@ type Options struct {
 // Handler serves the requests of proxies. It is created with [New] and may be used
 // concurrently.
 type Handler struct {
-	engine *engine.Engine
-	fields *answerfields.Writer
-	local  bool
-	hosts  func(host string) bool
-	log    *slog.Logger
-	warned atomic.Bool
-	trust  atomic.Pointer[trust]
+	engine  *engine.Engine
+	fields  *answerfields.Writer
+	local   bool
+	hosts   func(host string) bool
+	log     *slog.Logger
+	warned  atomic.Bool
+	noHolds logs.Sampler // lines about requests without a hold; one a minute
+	trust   atomic.Pointer[trust]
 }
 
 // New returns the forward auth API for e. The TrustedProxies in e's active
@@ -131,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	token, err := c.admit(r.Context())
 	if err != nil {
-		h.writeError(w, err)
+		h.writeError(w, c, err)
 		return
 	}
 	if c.answer.Allowed && c.answer.Delay > 0 && !c.awaitTurn(r.Context(), w) {
@@ -176,15 +178,8 @@ func (c *call) admit(ctx context.Context) (token string, err error) {
 		return "", c.config.Admit(ctx, c.checks, &c.answer)
 	}
 	hold := engine.OpenHold{ID: headgate.NewHoldID(), Checks: c.checks}
-	err = c.config.Hold(ctx, headgate.StoreClock, c.hold, &hold, &c.answer)
-	if errors.Is(err, headgate.ErrTooManyHolds) {
-		// As in package admission, the cost is then final: an error would deny the
-		// requests of all clients that share the key. Only slots need a hold.
-		if plain := c.config.Admit(ctx, c.checks, &c.answer); !errors.Is(plain, headgate.ErrHoldRequired) {
-			return "", plain
-		}
-	}
-	if err != nil || !c.answer.Allowed {
+	held, err := c.config.AdmitHeld(ctx, headgate.StoreClock, c.hold, &hold, &c.answer)
+	if !held {
 		return "", err
 	}
 	return hold.Token(), nil
@@ -250,11 +245,36 @@ var unavailable = &refusal{
 	http.StatusServiceUnavailable, problem.ReducedCapacity, "the store could not decide about the request; retry later",
 }
 
+var noSlot = &refusal{
+	http.StatusServiceUnavailable, problem.ReducedCapacity, "too many requests of this key are in progress; retry later",
+}
+
+// logNoHold logs that no hold was opened for a request that needs one, at most once a
+// minute.
+func (h *Handler) logNoHold(c *call, err error) {
+	const perMinute = 1
+	rejected, ok := h.noHolds.Take(time.Now().UnixNano()/60, perMinute)
+	if !ok {
+		return
+	}
+	var policies []string
+	for _, charge := range c.charges {
+		policies = append(policies, charge.Policy)
+	}
+	h.log.Warn("request without a hold rejected", "api", "forward_auth", "policies", strings.Join(policies, ", "), "error", engine.Reason(err),
+		"suppressed", rejected, "advice", "increase holds.max_open of the policies, and commit the hold when a request ends")
+}
+
 // writeError writes the response for a request for which no decision was made. The
 // cause is the store or the configuration, never the client.
-func (h *Handler) writeError(w http.ResponseWriter, err error) {
+func (h *Handler) writeError(w http.ResponseWriter, c *call, err error) {
 	if engine.ErrorKindOf(err) == engine.StoreFailure {
 		w.Header().Set("Retry-After", "1")
+		if errors.Is(err, engine.ErrNoHold) {
+			h.logNoHold(c, err)
+			noSlot.write(w)
+			return
+		}
 		unavailable.write(w)
 		return
 	}
