@@ -55,7 +55,8 @@ var (
 	// [HoldSettings.MaxOpen] permits. Nothing was charged.
 	ErrTooManyHolds = errors.New("headgate: too many open holds")
 	// ErrInvalidHold means that an argument of a hold is outside the accepted range: its
-	// id, its TTL or the number of its actual costs.
+	// id, its TTL or the number of its actual costs. It also means that a hold has
+	// several limits for the same policy and key.
 	ErrInvalidHold = errors.New("headgate: invalid hold")
 	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("headgate: store is closed")

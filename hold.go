@@ -61,8 +61,9 @@ func (l *Limiter) HoldAt(ctx context.Context, now time.Time, key string, amount 
 }
 
 // HoldAll spends the cost of all checks, or of none, like [AllowAll], and opens one hold
-// for them. It returns the errors of [Limiter.Hold]. opts is required, because of its
-// TTL.
+// for them. It returns the errors of [Limiter.Hold], and [ErrInvalidHold] if two checks
+// have the same policy and key and different limits; see [Limiter.WithLimits]. opts is
+// required, because of its TTL.
 func HoldAll(ctx context.Context, opts *HoldOptions, checks ...Check) (*Hold, error) {
 	return hold(ctx, StoreClock, opts, checks)
 }

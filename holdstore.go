@@ -208,7 +208,8 @@ type HoldStore interface {
 	// executed for all ops or for none. ttl is used by OpenHold and [ExtendHold]. If two
 	// ops have the same key and id, they are one hold with the sum of their costs.
 	// ApplyHolds returns the instant of the operation. It returns [ErrUnsupported] if the
-	// algorithm of a bound rule does not support holds.
+	// algorithm of a bound rule does not support holds, and [ErrInvalidHold] if two ops
+	// charge the same key under different limits.
 	ApplyHolds(ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, results []HoldResult) (Instant, error)
 }
 

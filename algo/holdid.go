@@ -2,6 +2,7 @@ package algo
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/headgate/headgate"
 )
@@ -37,4 +38,24 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
+}
+
+// CheckLimits returns an error that matches [headgate.ErrInvalidHold] if two of n ops
+// that charge a key have different limits. at returns the key and the limit of op i. The
+// charge of a hold is corrected under one limit, because under another one its units
+// take another time to recover.
+func CheckLimits[K comparable](verb headgate.HoldVerb, n int, at func(i int) (K, headgate.Limit)) error {
+	if n == 1 || verb == headgate.CommitHold || verb == headgate.ExtendHold {
+		return nil
+	}
+	limits := make(map[K]headgate.Limit, n)
+	for i := range n {
+		key, limit := at(i)
+		if first, ok := limits[key]; ok && first != limit {
+			return fmt.Errorf("%w: op %d has the key of an earlier op and the limit %s instead of %s; use one limit for each key, or one call for each limit",
+				headgate.ErrInvalidHold, i+1, limit, first)
+		}
+		limits[key] = limit
+	}
+	return nil
 }

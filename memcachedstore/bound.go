@@ -18,6 +18,7 @@ type bound struct {
 	reserver algo.Reserver // nil if the algorithm cannot reserve units in advance
 	log      algo.LogStepper
 	limit    int64
+	of       headgate.Limit
 	deniedBy []string
 
 	holds     headgate.HoldSettings

@@ -83,6 +83,10 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 			q.ops[i].units = b.holds.Amount(in.Cost, b.limit)
 		}
 	}
+	err := algo.CheckLimits(verb, len(ops), func(i int) (digest, headgate.Limit) { return digests[i], q.ops[i].bound.of })
+	if err != nil {
+		return nil, nil, fmt.Errorf("memcachedstore: %w", err)
+	}
 	keys, cells := sortedKeys(digests)
 	for i := range q.ops {
 		q.ops[i].cell = cells[i]

@@ -108,7 +108,10 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bound{store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), deniedBy: []string{rule.Name}, holds: rule.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds()}
+	b := &bound{
+		store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), of: rule.Limit, deniedBy: []string{rule.Name},
+		holds: rule.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds(),
+	}
 	if a.NewLog != nil {
 		b.log, err = a.NewLog(rule.Limit)
 		b.limit = rule.Limit.Rate

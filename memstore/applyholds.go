@@ -51,6 +51,10 @@ func (x *holdTransaction) bind() error {
 	if err := x.bindOps(len(x.ops), func(i int) headgate.Op { return x.ops[i].Op }); err != nil {
 		return err
 	}
+	err := algo.CheckLimits(x.verb, len(x.debits), func(i int) (*target, headgate.Limit) { return x.debits[i].target, x.debits[i].common().of })
+	if err != nil {
+		return fmt.Errorf("memstore: %w", err)
+	}
 	for i := range x.debits {
 		c := &x.debits[i]
 		if c.rule != nil && c.rule.onlyHolds && x.verb > headgate.ExtendHold {

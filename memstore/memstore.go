@@ -181,6 +181,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		overflow: scope.derive("spare"),
 		deniedBy: []string{rule.Name},
 		holds:    rule.Holds.For(a.Name),
+		of:       rule.Limit,
 	}
 	if a.NewLog != nil {
 		step, err := a.NewLog(rule.Limit)
@@ -210,6 +211,7 @@ type ruleState struct {
 	overflow hashKey // secret of the digests of overflow buckets
 	deniedBy []string
 	holds    headgate.HoldSettings
+	of       headgate.Limit
 }
 
 // overflowDigest returns the digest of the overflow bucket that belongs to the key with

@@ -85,13 +85,16 @@ type debit struct {
 	target  *target
 }
 
-// settings returns the settings for holds of the debit's rule.
-func (c *debit) settings() headgate.HoldSettings {
+// common returns the part of the debit's rule that all algorithms share.
+func (c *debit) common() *ruleState {
 	if c.rule != nil {
-		return c.rule.holds
+		return &c.rule.ruleState
 	}
-	return c.logRule.holds
+	return &c.logRule.ruleState
 }
+
+// settings returns the settings for holds of the debit's rule.
+func (c *debit) settings() headgate.HoldSettings { return c.common().holds }
 
 // withDeniedBy returns d, with DeniedBy set if d is a denial.
 func (c *debit) withDeniedBy(d headgate.Decision) headgate.Decision {

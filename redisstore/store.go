@@ -93,7 +93,10 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	bound := &rule{store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), deniedBy: []string{r.Name}, holds: r.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds()}
+	bound := &rule{
+		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), of: r.Limit, deniedBy: []string{r.Name},
+		holds: r.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds(),
+	}
 	bound.shared = s.denials.sharedOf(string(a.Name) + "\x00" + r.Scope)
 	if a.NewLog != nil {
 		if bound.log, err = a.NewLog(r.Limit); err != nil {
@@ -169,6 +172,7 @@ type rule struct {
 	header    []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
 	deniedBy  []string
 	limit     int64
+	of        headgate.Limit
 	shared    *sharedState
 	holds     headgate.HoldSettings
 	canHold   bool       // whether the algorithm supports holds

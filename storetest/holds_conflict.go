@@ -86,3 +86,32 @@ func checkHoldConflicts(ts *tester, a headgate.Algorithm) {
 		p.mustConflict(id, c.costs, c.after, c.others...)
 	}
 }
+
+// checkHoldOfVariants tests that one hold does not charge a key under several limits. The
+// state of the key cannot be corrected then, because a unit takes other times to recover.
+func checkHoldOfVariants(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	texts := []string{"5/1h", "10/1h"}
+	if a.OnlyHolds() {
+		texts = []string{"5 concurrent", "10 concurrent"}
+	}
+	five := ts.limiter(a, texts[0])
+	ten, err := five.WithLimits(headgate.MustParseLimit(texts[1]))
+	ts.mustf(err, "%s: limits %s", describe(five), texts[1])
+	opts, other := &headgate.HoldOptions{TTL: time.Minute}, headgate.Check{Limiter: five, Key: "other", Cost: 1}
+	for _, limiters := range [][2]*headgate.Limiter{{five, ten}, {ten, five}} {
+		h, err := headgate.HoldAllAt(background, start.Time(), opts, other,
+			headgate.Check{Limiter: limiters[0], Key: "key", Cost: 2}, headgate.Check{Limiter: limiters[1], Key: "key", Cost: 2})
+		if !errors.Is(err, headgate.ErrInvalidHold) {
+			ts.failf("%s: hold of one key under %v: got %+v, error %v want ErrInvalidHold", describe(limiters[0]), texts, h, err)
+		}
+	}
+	ts.mustRemain(five, start, "other", 5, "a hold was rejected")
+	ts.mustRemain(ten, start, "key", 10, "a hold was rejected")
+	_, err = headgate.HoldAllAt(background, start.Time(), opts,
+		headgate.Check{Limiter: ten, Key: "key", Cost: 2}, headgate.Check{Limiter: ten, Key: "key", Cost: 3}, headgate.Check{Limiter: five, Key: "third", Cost: 1})
+	ts.mustf(err, "%s: two checks with one limit", describe(ten))
+	ts.mustRemain(ten, start, "key", 5, "a hold has two checks of 2 and 3")
+}

@@ -129,7 +129,7 @@ var caughtBy = map[fault][]string{
 	clockFrom1970:          {"store clock"},
 	closedStoreDecides:     {"closed"},
 	closedWrongError:       {"closed", "closed under load"},
-	holdsRefund:            {"holds", "hold errors", "hold conflicts", "several holds"},
+	holdsRefund:            {"holds", "hold errors", "hold conflicts", "hold of variants", "several holds"},
 	holdsLeak:              {"holds", "atomic holds", "atomic slots"},
 	slotsAreCounted:        {"slots", "slot errors", "slots are released", "many holds in one call", "slots and rates"},
 }
