@@ -193,8 +193,8 @@ type HoldResult struct {
 	// limit that does not count, or if a failure mode allowed the request.
 	Deadline Instant
 	// Err is set by [HoldStore.ApplyHolds] and [ExtendAll] only: [ErrUnknownHold] or
-	// [ErrExpiredHold] if the hold is not open. The methods of [Hold] return it as
-	// their error.
+	// [ErrExpiredHold] if the hold is not open. ExtendAll also sets it to the error of
+	// the store. The methods of [Hold] return it as their error.
 	Err error
 }
 

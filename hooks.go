@@ -9,6 +9,7 @@ func init() {
 	hooks.Bind = bindRule
 	hooks.ApplyAll = applyOps
 	hooks.ApplyHolds = applyHoldOps
+	hooks.ExtendHolds = extendOps
 	hooks.HoldID = func(id string) (HoldID, error) { return (&HoldOptions{ID: id}).id() }
 	hooks.CheckTTL = checkTTL
 	hooks.InstantNow = instantNow

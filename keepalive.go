@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,13 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/heartbeat"
 )
 
-// maxExtended is the maximum number of limits that one call of a store extends.
-const maxExtended = 256
-
 // ExtendAll sets the deadline of each hold to the present time plus ttl, like
 // [Hold.Extend]. It returns a result for each hold, whose Err is [ErrExpiredHold] or
-// [ErrUnknownHold] if the hold is not open. All holds must use the same store.
-// ExtendAll calls the store once for about 256 limits.
+// [ErrUnknownHold] if the hold is not open. All holds must use the same store. ExtendAll
+// calls the store once for at most 256 limits, or for one hold with more limits. If a
+// call fails, Err of its holds is the error, and the other calls are made. ExtendAll then
+// returns all results together with the first such error.
 func ExtendAll(ctx context.Context, ttl time.Duration, holds ...*Hold) ([]HoldResult, error) {
 	return extendAll(ctx, StoreClock, ttl, holds)
 }
@@ -30,50 +30,64 @@ func extendAll(ctx context.Context, now Instant, ttl time.Duration, holds []*Hol
 	if err := checkTTL(ttl); err != nil {
 		return nil, err
 	}
-	results := make([]HoldResult, len(holds))
-	for from := 0; from < len(holds); {
-		n, err := extendSome(ctx, now, ttl, holds[from:], results[from:])
-		if err != nil {
-			return nil, err
-		}
-		from += n
-	}
-	return results, nil
-}
-
-// extendSome extends the first holds with one call of the store. It returns their number,
-// also if the call fails.
-func extendSome(ctx context.Context, now Instant, ttl time.Duration, holds []*Hold, results []HoldResult) (n int, err error) {
+	results, sizes := make([]HoldResult, len(holds)), make([]int, len(holds))
 	var all []HoldOp
 	var store Store
-	for n = 0; n < len(holds) && len(all) < maxExtended; n++ {
-		h := holds[n]
+	var failed error
+	for i, h := range holds {
 		ops, err := opsOf(now, h.checks)
-		if err != nil {
-			return n + 1, err
-		}
-		if n == 0 {
+		switch {
+		case err != nil:
+		case store == nil:
 			store = h.checks[0].Limiter.store
+		case store != h.checks[0].Limiter.store:
+			err = fmt.Errorf("%w: hold %d does not use the same store as the holds before it; all holds must use one store", ErrInvalidHold, i+1)
 		}
-		if h.checks[0].Limiter.store != store {
-			return n + 1, fmt.Errorf("%w: hold %d does not use the same store as hold 1; all holds must use one store", ErrInvalidHold, n+1)
+		if results[i].Err = err; err != nil {
+			failed = cmp.Or(failed, err)
+			continue
 		}
-		all = append(all, h.ops(ops)...)
+		all, sizes[i] = append(all, h.ops(ops)...), len(ops)
 	}
-	extended := make([]HoldResult, len(all))
-	at, err := applyHoldOps(ctx, store, now, ExtendHold, ttl, all, extended)
-	if err != nil {
-		return n, err
-	}
-	for i, h := range holds[:n] {
-		limits := 0
-		for _, c := range h.checks {
-			limits += len(c.Limiter.bounds)
+	limits := make([]HoldResult, len(all))
+	at, err := extendOps(ctx, store, now, ttl, all, sizes, limits)
+	for i, h := range holds {
+		if n := sizes[i]; n > 0 {
+			results[i] = h.extended(at, ttl, limits[:n])
+			limits = limits[n:]
 		}
-		results[i] = h.extended(at, ttl, extended[:limits])
-		extended = extended[limits:]
 	}
-	return n, nil
+	return results, cmp.Or(failed, err)
+}
+
+// maxExtended is the maximum number of limits that one call of a store extends, except
+// for a hold that has more.
+const maxExtended = 256
+
+// extendOps extends holds. sizes has the number of ops of each hold, in the order of ops.
+// If a call of the store fails, the results of its ops have the error, and the other
+// calls are made. extendOps returns the instant of the last call that has succeeded, and
+// the first error.
+func extendOps(
+	ctx context.Context, store Store, now Instant, ttl time.Duration, ops []HoldOp, sizes []int, results []HoldResult,
+) (at Instant, failed error) {
+	for len(ops) > 0 {
+		n, holds := 0, 0
+		for holds < len(sizes) && (n == 0 || n+sizes[holds] <= maxExtended) {
+			n, holds = n+sizes[holds], holds+1
+		}
+		instant, err := applyHoldOps(ctx, store, now, ExtendHold, ttl, ops[:n], results[:n])
+		if err == nil {
+			at = instant
+		} else {
+			failed = cmp.Or(failed, err)
+			for i := range results[:n] {
+				results[i] = HoldResult{Err: err}
+			}
+		}
+		ops, sizes, results = ops[n:], sizes[holds:], results[n:]
+	}
+	return at, failed
 }
 
 // extended returns the result of an extension with the results of all its limits.
@@ -102,8 +116,9 @@ type KeepAliveOptions struct {
 	// the key was reset. The work should then stop. The hold is removed before the call.
 	// nil means that nothing is called.
 	Lost func(*Hold, error)
-	// Failed is called with the error of an extension that the store could not execute.
-	// The next interval tries again. nil means that nothing is called.
+	// Failed is called if a store could not extend some holds, with the first error of
+	// each store and interval. The next interval tries again. nil means that nothing is
+	// called.
 	Failed func(error)
 }
 
@@ -111,8 +126,8 @@ type KeepAliveOptions struct {
 const DefaultKeepAliveTTL = 30 * time.Second
 
 // KeepAlive extends the holds of this process until they are removed. It extends all
-// holds together, with one call of each store for every interval, and has no goroutine
-// and no timer while it has no holds. If the process ends, its holds expire after the
+// holds together once for every interval, like [ExtendAll], and has no goroutine and no
+// timer while it has no holds. If the process ends, its holds expire after the
 // TTL. Create it with [NewKeepAlive]. It may be used concurrently.
 type KeepAlive struct {
 	opts KeepAliveOptions
@@ -160,7 +175,7 @@ func (k *KeepAlive) Remove(h *Hold) { k.set.Remove(h) }
 // and waits for it.
 func (k *KeepAlive) Close() { k.set.Close() }
 
-// extension is the extension of some holds of one store.
+// extension is the extension of the holds of one store.
 type extension struct {
 	holds   []*Hold
 	results []HoldResult
@@ -173,24 +188,20 @@ func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) {
 	// short enough for another attempt before the deadline
 	ctx, cancel := context.WithTimeout(ctx, (k.opts.TTL-k.opts.Interval)/3)
 	defer cancel()
-	byStore := map[Store][]*Hold{}
+	byStore := map[Store]*extension{}
 	for _, h := range holds {
-		s := h.checks[0].Limiter.store
-		byStore[s] = append(byStore[s], h)
+		store := h.checks[0].Limiter.store
+		if byStore[store] == nil {
+			byStore[store] = &extension{}
+		}
+		byStore[store].holds = append(byStore[store].holds, h)
 	}
-	var mu sync.Mutex
-	var all []extension
 	var work sync.WaitGroup
-	for _, own := range byStore {
-		work.Go(func() {
-			extended := k.extend(ctx, own)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, extended...)
-		})
+	for _, e := range byStore {
+		work.Go(func() { e.results, e.err = extendAll(ctx, StoreClock, k.opts.TTL, e.holds) })
 	}
 	work.Wait()
-	for _, e := range all {
+	for _, e := range byStore {
 		if e.err != nil && k.opts.Failed != nil {
 			k.opts.Failed(e.err)
 		}
@@ -198,20 +209,6 @@ func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) {
 			k.checkLost(e.holds[i], e.results[i].Err)
 		}
 	}
-}
-
-// extend extends the holds of one store. If one call fails, the others are made.
-func (k *KeepAlive) extend(ctx context.Context, holds []*Hold) (all []extension) {
-	for len(holds) > 0 {
-		results := make([]HoldResult, len(holds))
-		n, err := extendSome(ctx, StoreClock, k.opts.TTL, holds, results)
-		e := extension{holds: holds[:n], results: results[:n], err: err}
-		if err != nil {
-			e.results = nil
-		}
-		all, holds = append(all, e), holds[n:]
-	}
-	return all
 }
 
 // checkLost removes a hold that is not open.

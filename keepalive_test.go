@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,9 @@ import (
 type extendingStore struct {
 	*memstore.Store
 	extensions atomic.Int64
+	longest    atomic.Int64 // maximum number of ops of a call
 	fails      atomic.Bool
+	failsFor   string // key; calls with it fail
 }
 
 func (s *extendingStore) ApplyHolds(
@@ -25,7 +28,9 @@ func (s *extendingStore) ApplyHolds(
 ) (headgate.Instant, error) {
 	if verb == headgate.ExtendHold {
 		s.extensions.Add(1)
-		if s.fails.Load() {
+		s.longest.Store(max(s.longest.Load(), int64(len(ops))))
+		failing := func(op headgate.HoldOp) bool { return s.failsFor != "" && op.Key == s.failsFor }
+		if s.fails.Load() || slices.ContainsFunc(ops, failing) {
 			return 0, errors.New("connection refused")
 		}
 	}
@@ -167,6 +172,37 @@ func TestExtendAll(t *testing.T) {
 	}
 	if results, err := headgate.ExtendAll(ctx, time.Minute); err != nil || len(results) != 0 {
 		t.Errorf("no holds: got %v, error %v", results, err)
+	}
+}
+
+// A call of the store extends at most 256 limits. If one call fails, the holds of the
+// others are extended.
+func TestExtendAllWithFailingCall(t *testing.T) {
+	t.Parallel()
+	store := &extendingStore{Store: memstore.New(nil), failsFor: "key 100"}
+	l := newLimiter(t, store, "streams", nil, "1000/h", "1000/day", "600 concurrent")
+	var holds []*headgate.Hold
+	for i := range 300 {
+		h, err := l.HoldAt(t.Context(), noon.Time(), fmt.Sprint("key ", i), 1, time.Minute)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		holds = append(holds, h)
+	}
+	holds[250] = headgate.ResumeHold(headgate.NewHoldID(), noon.Time()) // without checks
+	results, err := headgate.ExtendAllAt(t.Context(), noon.Time(), time.Hour, holds...)
+	if err == nil || len(results) != 300 || store.longest.Load() != 255 || store.extensions.Load() != 4 {
+		t.Fatalf("got error %v, %d results, %d calls, at most %d limits in one; want an error, 300 results, 4 calls of at most 255",
+			err, len(results), store.extensions.Load(), store.longest.Load())
+	}
+	for i, r := range results {
+		failed := i >= 85 && i < 170 || i == 250
+		if (r.Err != nil) != failed {
+			t.Errorf("hold %d: got error %v, want one: %v", i, r.Err, failed)
+		}
+		if want := noon.Time().Add(time.Hour); !failed && !holds[i].ExpiresAt().Equal(want) {
+			t.Errorf("hold %d: got deadline %v want %v", i, holds[i].ExpiresAt(), want)
+		}
 	}
 }
 

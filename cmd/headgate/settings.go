@@ -34,7 +34,7 @@ var settingGroups = []struct{ heading, common, rare string }{
 	{"Admin and metrics", "admin.addr admin.token metrics.addr", "admin.keys"},
 	{"Store", "store on_store_error instances store_budget", ""},
 	{
-		"Request limits", "max_key_bytes max_checks max_body_bytes",
+		"Request limits", "max_key_bytes max_checks max_extend_checks max_body_bytes",
 		"max_header_bytes header_timeout read_timeout write_timeout idle_timeout",
 	},
 	{"Logging", "log.format log.level log.denials", "log.keys log.hash_secret"},

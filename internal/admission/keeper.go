@@ -39,9 +39,6 @@ func (b *Batch) Keep(k *Keeper) {
 
 func (k *Keeper) remove(h *keptHold) { k.set.Remove(h) }
 
-// maxExtended is the maximum number of limits that one store operation extends.
-const maxExtended = 256
-
 // extend extends all holds. After an error, the next call tries again. A hold that has
 // expired in the meantime stays lost: its request goes on, and its slots are available to
 // others.
@@ -50,11 +47,9 @@ func (k *Keeper) extend(ctx context.Context, holds []*keptHold) {
 	ctx, cancel := context.WithTimeout(ctx, k.ttl/4)
 	defer cancel()
 	var ops []headgate.HoldOp
+	sizes := make([]int, len(holds))
 	for i, h := range holds {
-		ops = append(ops, h.ops...)
-		if len(ops) >= maxExtended || i == len(holds)-1 {
-			_, _ = root.ApplyHolds(ctx, k.store, headgate.StoreClock, headgate.ExtendHold, k.ttl, ops, make([]headgate.HoldResult, len(ops)))
-			ops = nil
-		}
+		ops, sizes[i] = append(ops, h.ops...), len(h.ops)
 	}
+	_, _ = root.ExtendHolds(ctx, k.store, headgate.StoreClock, k.ttl, ops, sizes, make([]headgate.HoldResult, len(ops)))
 }

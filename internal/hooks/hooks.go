@@ -16,7 +16,10 @@ var (
 	// func(context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb,
 	// time.Duration, []headgate.HoldOp, []headgate.HoldResult) (headgate.Instant, error)
 	ApplyHolds any
-	HoldID     any // func(string) (headgate.HoldID, error)
-	CheckTTL   any // func(time.Duration) error
-	InstantNow any // func(Instant) Instant
+	// func(context.Context, headgate.Store, headgate.Instant, time.Duration,
+	// []headgate.HoldOp, []int, []headgate.HoldResult) (headgate.Instant, error)
+	ExtendHolds any
+	HoldID      any // func(string) (headgate.HoldID, error)
+	CheckTTL    any // func(time.Duration) error
+	InstantNow  any // func(Instant) Instant
 )

@@ -19,6 +19,9 @@ var (
 	applyHolds = hooks.ApplyHolds.(func(
 		context.Context, headgate.Store, headgate.Instant, headgate.HoldVerb, time.Duration, []headgate.HoldOp, []headgate.HoldResult,
 	) (headgate.Instant, error))
+	extendHolds = hooks.ExtendHolds.(func(
+		context.Context, headgate.Store, headgate.Instant, time.Duration, []headgate.HoldOp, []int, []headgate.HoldResult,
+	) (headgate.Instant, error))
 	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
@@ -55,6 +58,18 @@ func ApplyHolds(
 	results []headgate.HoldResult,
 ) (headgate.Instant, error) {
 	return applyHolds(ctx, store, now, verb, ttl, ops, results)
+}
+
+// ExtendHolds is ApplyHolds with [headgate.ExtendHold] for many holds, with one call of
+// the store for at most 256 ops, or for one hold with more. sizes has the number of ops
+// of each hold, in the order of ops. If a call fails, the results of its ops have the
+// error, and the other calls are made. ExtendHolds returns the instant of the last call
+// that has succeeded, and the first error.
+func ExtendHolds(
+	ctx context.Context, store headgate.Store, now headgate.Instant, ttl time.Duration, ops []headgate.HoldOp, sizes []int,
+	results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	return extendHolds(ctx, store, now, ttl, ops, sizes, results)
 }
 
 // HoldID returns the id of a hold for the text that a caller passed, or a random id if

@@ -19,7 +19,8 @@ func (c *Config) Engine() *engine.Options {
 		MaxKeyBytes:   c.MaxKeyBytes,
 		MaxChecks:     c.MaxChecks,
 
-		TrustedProxies: c.Proxies(),
+		MaxExtendChecks: c.MaxExtendChecks,
+		TrustedProxies:  c.Proxies(),
 	}
 	keys := make(map[string]routing.Key, len(c.Policies))
 	for name, p := range c.Policies {

@@ -42,6 +42,7 @@ type File struct {
 	TrustedHeaders  []HeaderName          `yaml:"trusted_headers" count:"0 64"`
 	MaxKeyBytes     int                   `yaml:"max_key_bytes" default:"1024" range:"1 65536"`
 	MaxChecks       int                   `yaml:"max_checks" default:"32" range:"1 1024"`
+	MaxExtendChecks int                   `yaml:"max_extend_checks" default:"1024" range:"1 65536"`
 	MaxBodyBytes    int                   `yaml:"max_body_bytes" default:"65536" range:"1 16777216" restart:"yes"`
 	MaxHeaderBytes  int                   `yaml:"max_header_bytes" default:"16384" range:"1 1048576" restart:"yes"`
 	HeaderTimeout   time.Duration         `yaml:"header_timeout" default:"5s" range:"1ms 24h" restart:"yes"`

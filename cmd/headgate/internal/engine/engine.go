@@ -53,6 +53,8 @@ import (
 const (
 	DefaultMaxKeyBytes = 1 << 10
 	DefaultMaxChecks   = 32
+
+	DefaultMaxExtendChecks = 1024
 )
 
 // maxInlineRules is the maximum number of cached rules for limits as text, and also the
@@ -93,6 +95,9 @@ type Options struct {
 	// MaxChecks is the maximum number of checks in one request that a client sends; 0
 	// means [DefaultMaxChecks]. It does not apply to checks that an API composes.
 	MaxChecks int
+	// MaxExtendChecks is the maximum number of checks of all holds that one request
+	// extends; 0 means [DefaultMaxExtendChecks]. One hold can always be extended.
+	MaxExtendChecks int
 	// Routes select the policies for an HTTP request. The engine does not use them, but
 	// stores them for the APIs that decide on HTTP requests. nil means no routes.
 	Routes *routing.Table
@@ -155,6 +160,7 @@ type ActiveConfig struct {
 	enforcement   Enforcement
 	sent          inputLimits // limits of what a client sends
 	held          inputLimits // limits of the hold of a token
+	maxExtend     int         // maximum number of checks of holds that are extended together
 	routes        *routing.Table
 	proxies       []netip.Prefix
 	generation    uint64
@@ -249,6 +255,7 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 		s.routes = routing.NewTable(nil, nil)
 	}
 	s.held = s.sent.include(s.routes)
+	s.maxExtend = max(s.held.checks, cmp.Or(opts.MaxExtendChecks, DefaultMaxExtendChecks))
 	s.reuseInline(last)
 	if err := validateOnStoreError(store, s.onError); err != nil {
 		return nil, fmt.Errorf("checks without a policy: %w", err)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,13 +61,6 @@ func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *Open
 // Cancel ends h as if nothing had been charged: it is Commit with 0.
 func (s *ActiveConfig) Cancel(ctx context.Context, now headgate.Instant, h *OpenHold, a *Answer) error {
 	return s.Commit(ctx, now, h, make([]int64, len(h.Checks)), a)
-}
-
-// Extend sets the deadlines of holds to the present time plus ttl, in one call of the
-// store. It sets Expires or Err of each hold, and returns an error only if no hold was
-// extended. The decision in a is that of a peek with cost 0 on all checks of all holds.
-func (s *ActiveConfig) Extend(ctx context.Context, now headgate.Instant, ttl time.Duration, holds []OpenHold, a *Answer) error {
-	return s.applyHolds(ctx, &holdCall{headgate.ExtendHold, now, ttl, holds}, a)
 }
 
 // Debit spends the cost of every check, whether or not it is available. The decision in a
@@ -144,6 +138,9 @@ func (s *ActiveConfig) changeHolds(ctx context.Context, call *holdCall, a *Answe
 func (s *ActiveConfig) resolveHolds(call *holdCall, a *Answer) error {
 	a.enforced.reset()
 	a.shadowed.reset()
+	if err := s.checkExtended(call); err != nil {
+		return err
+	}
 	if call.verb == headgate.OpenHold || call.verb == headgate.ExtendHold {
 		if err := root.CheckTTL(call.ttl); err != nil {
 			return &CheckError{Index: -1, Field: "ttl", Err: err}
@@ -212,7 +209,7 @@ func (s *ActiveConfig) applyHoldOps(ctx context.Context, call *holdCall, c *char
 		c.results = append(c.results, headgate.HoldResult{})
 	}
 	ops, results := c.ops[from:to], c.results[from:to]
-	at, err := s.applyHoldVerb(ctx, call, ops, results)
+	at, err := s.applyHoldVerb(ctx, call, c.holds[from:to], ops, results)
 	for i := range results {
 		c.Decisions[from+i] = results[i].Decision
 	}
@@ -220,25 +217,38 @@ func (s *ActiveConfig) applyHoldOps(ctx context.Context, call *holdCall, c *char
 }
 
 func (s *ActiveConfig) applyHoldVerb(
-	ctx context.Context, call *holdCall, ops []headgate.HoldOp, results []headgate.HoldResult,
+	ctx context.Context, call *holdCall, holds []int, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (at headgate.Instant, err error) {
 	if bound, ok := ops[0].Bound.(headgate.HoldBound); ok && len(ops) == 1 {
 		results[0], at, err = bound.ApplyHold(ctx, call.now, call.verb, call.ttl, ops[0])
 		results[0].Err = err
 		return at, err
 	}
+	if call.verb == headgate.ExtendHold {
+		at, _ = root.ExtendHolds(ctx, s.store, call.now, call.ttl, ops, sizesOf(holds), results)
+		return at, nil // results has the errors
+	}
 	at, err = root.ApplyHolds(ctx, s.store, call.now, call.verb, call.ttl, ops, results)
-	for i := 0; i < len(results) && err == nil; i++ {
-		if err = results[i].Err; err == nil {
-			return at, nil // the operation has succeeded for at least one charge
-		}
+	if err == nil {
+		err = commonError(results)
 	}
 	return at, err
 }
 
+// commonError returns nil if the operation has succeeded for at least one charge, and
+// otherwise the error of the last.
+func commonError(results []headgate.HoldResult) (err error) {
+	for i := range results {
+		if err = results[i].Err; err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 // addResults sets the fields of a, and of the holds of the call, that only operations on
-// holds have. at is the instant of the operation. It returns the error of the first hold
-// if no hold was changed.
+// holds have. at is the instant of the operation. It returns an error of
+// [holdCall.firstError] if no hold was changed.
 func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 	c := &a.enforced
 	for _, h := range c.holds { // a hold without enforced checks cannot fail
@@ -252,8 +262,8 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 			a.Granted = r.Granted
 		}
 		h := &call.holds[c.holds[i]]
-		if r.Err == nil {
-			h.Err = nil
+		if r.Err == nil || !isNotOpen(r.Err) {
+			h.Err = r.Err
 		}
 		if r.Deadline != 0 && (deadlines[c.holds[i]] == 0 || r.Deadline < deadlines[c.holds[i]]) {
 			deadlines[c.holds[i]] = r.Deadline
@@ -275,14 +285,14 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 		if d.Limit == 0 { // the store returned no decision
 			*d = unusedDecision(c.rules[i])
 		}
-		if reason := call.holds[c.holds[i]].Degraded; reason != headgate.ReasonNone {
+		if reason := cmp.Or(call.holds[c.holds[i]].Degraded, reasonOf(c.results[i].Err)); reason != headgate.ReasonNone {
 			d.Degraded = reason
 		}
 	}
 	if changed {
 		return nil
 	}
-	return call.holds[0].Err
+	return call.firstError()
 }
 
 // allowAll sets the fields that addResults sets, for a request whose limits are not
@@ -319,8 +329,8 @@ func (h *OpenHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
 // error.
 func (h *OpenHold) failed(at headgate.Instant, err error) error {
 	switch {
-	case err == nil:
-		return nil
+	case err == nil || !isNotOpen(err):
+		return err
 	case at >= h.Expires:
 		return fmt.Errorf("%w: its units were kept or released, as its policy requires; open a new hold", headgate.ErrExpiredHold)
 	case h.Degraded != headgate.ReasonNone:
@@ -337,10 +347,15 @@ func (s *ActiveConfig) holdShadowed(ctx context.Context, call *holdCall, a *Answ
 		s.chargeShadowed(ctx, call.now, headgate.Peek, a)
 		return
 	}
-	a.eachShadow(func(from, to int) error {
+	apply := func(from, to int) error {
 		_, err := s.applyHoldOps(ctx, call, &a.shadowed, from, to)
 		return err
-	})
+	}
+	if call.verb == headgate.ExtendHold && len(a.Shadows) > 1 { // an error for one hold does not affect the others
+		_, _ = s.applyHoldOps(ctx, call, &a.shadowed, 0, len(a.shadowed.rules))
+		apply = func(from, to int) error { return commonError(a.shadowed.results[from:to]) }
+	}
+	a.eachShadow(apply)
 	if len(a.Rules) == 0 {
 		a.allowShadowed()
 		call.allowAll(a)

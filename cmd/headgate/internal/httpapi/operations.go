@@ -108,7 +108,7 @@ func appendExtended(b []byte, c *call) []byte {
 		if h.Err == nil {
 			b = appendHold(b, h)
 		} else {
-			b = appendString(append(b, `,"error":`...), engine.ErrorKindOf(h.Err).HoldError())
+			b = appendString(append(b, `,"error":`...), h.ErrorName())
 		}
 		b = append(b, '}')
 	}

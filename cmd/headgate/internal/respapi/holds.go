@@ -195,7 +195,7 @@ func (w *worker) writeExtended(holds []engine.OpenHold) {
 		w.bulk("extended")
 		w.boolean(false)
 		w.bulk("error")
-		w.bulk(engine.ErrorKindOf(h.Err).HoldError())
+		w.bulk(h.ErrorName())
 	}
 }
 
