@@ -29,6 +29,10 @@ type Policy struct {
 	OnStoreError OnStoreError
 	// Holds are the settings for holds; see [Limiter.Hold].
 	Holds HoldSettings
+	// Lease are the settings for leases. The zero value means that the policy is not
+	// leased. Leases require a store wrapped by package lease, or a store in this
+	// process, which does not need them.
+	Lease LeaseSettings
 }
 
 // Maximum sizes of a policy.
@@ -76,6 +80,9 @@ func (p Policy) Validate() error {
 	if err := p.Holds.Validate(); err != nil {
 		return err
 	}
+	if err := p.Lease.Validate(); err != nil {
+		return err
+	}
 	for i := range p.Limits {
 		if err := p.validateLimit(i); err != nil {
 			return err
@@ -89,7 +96,7 @@ func (p Policy) Validate() error {
 func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
-		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm.For(l), OnStoreError: p.OnStoreError, Holds: p.Holds}
+		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm.For(l), OnStoreError: p.OnStoreError, Holds: p.Holds, Lease: p.Lease}
 	}
 	return rules
 }

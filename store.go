@@ -48,6 +48,8 @@ type Rule struct {
 	OnStoreError OnStoreError
 	// Holds are the settings for holds; see [HoldSettings.For].
 	Holds HoldSettings
+	// Lease are the settings for leases.
+	Lease LeaseSettings
 }
 
 // Store keeps the state of keys and atomically applies the operations of an algorithm
@@ -58,8 +60,9 @@ type Store interface {
 	// algorithm, [ErrUnsupported] for an algorithm that the store does not support, and
 	// [ErrInvalidLimit] for a limit that is outside the accepted range or has a field
 	// that the algorithm does not use. A store that can become unavailable and has no
-	// fallback returns [ErrUnsupported] for any OnStoreError but closed. Bind does no
-	// I/O, and a Bound needs no release.
+	// fallback returns [ErrUnsupported] for any OnStoreError but closed. A store that is
+	// asked through a network returns it for a rule that is leased. Bind does no I/O, and
+	// a Bound needs no release.
 	Bind(rule Rule) (Bound, error)
 
 	// ApplyAll spends the cost of every op, or of none: if any op is denied, nothing
