@@ -114,6 +114,11 @@ func (a Algorithm) CanReserve() bool { return a.kind().reserves }
 // already been given their delays.
 func (a Algorithm) CanHold() bool { return a.kind().holds }
 
+// CanLease reports whether a process can take units under a in advance; see [LeaseStore].
+// It is false for an unknown name, for the leaky bucket, whose units have their own
+// instants, and for [Concurrency].
+func (a Algorithm) CanLease() bool { return a.kind().holds && !a.OnlyHolds() }
+
 // MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an
 // algorithm that only counts, such as [FixedWindow], and [MaxUnits] for all others. For
 // an unknown name, it returns MaxUnits.

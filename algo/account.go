@@ -21,6 +21,10 @@ type Corrector interface {
 	// Correct returns the state at t as if n units fewer had been charged at chargedAt;
 	// see [Account.Correct].
 	Correct(s State, t, chargedAt, n int64, least Debt) State
+	// Raise raises the debt of s at t to that of n units, if it is lower.
+	Raise(s State, t, n int64) State
+	// LeaseEnd returns the latest instant at which a lease ends; see [Account.LeaseEnd].
+	LeaseEnd(s State, t int64) int64
 }
 
 // StateAccount is an [Account] for an algorithm whose state is a [State].
@@ -66,6 +70,12 @@ func (a *StateAccount) Correct(t, chargedAt, n int64, least Debt) {
 	a.State = a.Step.Correct(a.State, t, chargedAt, n, least)
 }
 
+// Raise implements [Account].
+func (a *StateAccount) Raise(t, n int64) { a.State = a.Step.Raise(a.State, t, n) }
+
+// LeaseEnd implements [Account].
+func (a *StateAccount) LeaseEnd(t int64) int64 { return a.Step.LeaseEnd(a.State, t) }
+
 // LogAccount is an [Account] for an algorithm whose state is a [Log].
 type LogAccount struct {
 	Step LogStepper
@@ -106,6 +116,14 @@ func (a *LogAccount) Correct(t, chargedAt, n int64, _ Debt) {
 	a.Step.Correct(a.Log, t, chargedAt, n)
 }
 
+// Raise implements [Account].
+func (a *LogAccount) Raise(_, _ int64) {}
+
+// LeaseEnd returns the end of a period that begins at t: an entry counts until then.
+func (a *LogAccount) LeaseEnd(t int64) int64 { return t + a.Step.Params()[1] }
+
+func (a *LogAccount) isLog() {}
+
 // unconverted has methods of [Corrector] for an algorithm whose debts do not depend on
 // the limit.
 type unconverted struct{}
@@ -119,6 +137,9 @@ func (unconverted) ChargedAt(State) int64 { return 0 }
 // Denominator returns 1: a debt is a whole number.
 func (unconverted) Denominator() int64 { return 1 }
 
+// LeaseEnd returns an instant after all others.
+func (unconverted) LeaseEnd(State, int64) int64 { return maxExact }
+
 // noDebt has methods of [Corrector] for an algorithm that counts in windows: its units
 // do not recover gradually.
 type noDebt struct{ unconverted }
@@ -128,6 +149,9 @@ func (noDebt) Debt(State, int64) Debt { return Debt{} }
 
 // DebtOf returns zero.
 func (noDebt) DebtOf(int64) Debt { return Debt{} }
+
+// Raise returns s.
+func (noDebt) Raise(s State, _, _ int64) State { return s }
 
 // maxCount is the maximum count of units in a sliding window or log.
 const maxCount = 1<<30 - 1

@@ -147,6 +147,12 @@ func (w *calendarWindow) Correct(s State, _, chargedAt, n int64, _ Debt) State {
 	return countState(s.A, count-min(n, count))
 }
 
+// LeaseEnd returns the end of the window.
+func (w *calendarWindow) LeaseEnd(s State, t int64) int64 {
+	_, end, _ := w.at(s, t)
+	return end
+}
+
 // Params returns L and an upper bound on the length of a window. It is the length of all
 // windows if the limit has a period.
 func (w *calendarWindow) Params() []int64 { return []int64{w.limit, w.windows.Longest()} }

@@ -118,5 +118,11 @@ func (w *fixedWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	return countState(end, count-min(n, count))
 }
 
+// LeaseEnd returns the end of the window.
+func (w *fixedWindow) LeaseEnd(s State, t int64) int64 {
+	end, _ := w.at(s, t)
+	return end
+}
+
 // Params returns L and P.
 func (w *fixedWindow) Params() []int64 { return []int64{w.limit, w.period} }

@@ -9,7 +9,8 @@ import (
 )
 
 // Hold is an open hold on a key: a charge that can be corrected later, as if another
-// number of units had been charged at the beginning. It takes 56 bytes.
+// number of units had been charged at the beginning. It takes 64 bytes. A record of a
+// [Ledger] can also be a lease.
 type Hold struct {
 	ID        headgate.HoldID // its last bytes are a checksum; see HoldSums
 	Units     int64           // units that the hold charged
@@ -18,6 +19,7 @@ type Hold struct {
 	// Least is the minimum debt of the key in this hold's segment: from its opening to
 	// the opening of the next open hold, or to now.
 	Least Debt
+	Kind  HoldKind
 }
 
 // Debt is what must be refilled until the bucket is full: for the token bucket a time,
@@ -71,6 +73,11 @@ type Account interface {
 	// Correct changes the state as if n units fewer had been charged at chargedAt. least
 	// is the least debt since that charge.
 	Correct(t, chargedAt, n int64, least Debt)
+	// Raise raises the debt at t to that of n units, if it is lower.
+	Raise(t, n int64)
+	// LeaseEnd returns the latest instant at which a lease ends that begins at t: the end
+	// of the window in which its units are counted.
+	LeaseEnd(t int64) int64
 }
 
 // Ledger has the open holds of a key, in the order in which they were opened. The zero
@@ -82,8 +89,9 @@ type Account interface {
 // debt since a hold was opened is the least of this and all later segments. So a charge
 // updates one number, whatever the number of open holds.
 type Ledger struct {
-	Holds []Hold
-	next  int64 // lower bound of the earliest deadline, in µs
+	Holds  []Hold
+	next   int64 // lower bound of the earliest deadline, in µs
+	leased int64 // units of all leases
 }
 
 // Find returns the index of the hold with the name of the given id, or -1. It compares
@@ -103,29 +111,36 @@ func (l *Ledger) HasExpired(t int64) bool { return l.firstExpired(t) >= 0 }
 
 // Expire ends the holds that have expired by t, the earliest deadline first, and calls
 // ended with each of them. If release is true, each of them is corrected as if it had
-// been cancelled at its deadline; otherwise its units stay spent. Call Expire first in
+// been cancelled at its deadline; otherwise its units stay spent. The units of a lease stay
+// spent. Then Expire raises the debt to that of the units on lease. Call Expire first in
 // every operation.
 func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 	for {
 		i := l.firstExpired(t)
 		if i < 0 {
+			l.raise(a, t)
 			return
 		}
 		h := l.Holds[i]
-		if release {
+		switch {
+		case h.isLease():
+			l.endLease(a, h.Deadline, i, h.Units)
+		case release:
 			l.adopt(a, h.Deadline)
 			l.correct(a, i, h.Deadline, h.Units)
+			fallthrough
+		default:
+			l.remove(i)
 		}
-		l.remove(i)
 		ended(h)
 	}
 }
 
-// Release changes the account as Expire does with release, but leaves the ledger
-// unchanged: for a peek, with a copy of the account. It returns the ledger after Expire.
-func (l *Ledger) Release(a Account, t int64) *Ledger {
-	copied := &Ledger{Holds: slices.Clone(l.Holds), next: l.next}
-	copied.Expire(a, t, true, func(Hold) {})
+// Release changes the account as Expire does, but leaves the ledger unchanged: for a peek,
+// with a copy of the account. It returns the ledger after Expire.
+func (l *Ledger) Release(a Account, t int64, release bool) *Ledger {
+	copied := &Ledger{Holds: slices.Clone(l.Holds), next: l.next, leased: l.leased}
+	copied.Expire(a, t, release, func(Hold) {})
 	return copied
 }
 
@@ -176,9 +191,10 @@ func (l *Ledger) Set(a *StateAccount, t int64, next State) {
 // Observe updates the least debt of the newest segment. Call it after every change of the
 // account at t.
 func (l *Ledger) Observe(a Account, t int64) {
+	l.raise(a, t)
 	if last := len(l.Holds) - 1; last >= 0 {
 		h := &l.Holds[last]
-		h.Least = minDebt(h.Least, a.Debt(t))
+		h.Least = minDebt(h.Least, l.debt(a, t))
 	}
 }
 
@@ -187,7 +203,7 @@ func (l *Ledger) Open(a Account, t int64, id headgate.HoldID, units, deadline in
 	if len(l.Holds) == 0 || deadline < l.next {
 		l.next = deadline
 	}
-	l.Holds = append(l.Holds, Hold{ID: id, Units: units, ChargedAt: a.ChargedAt(), Deadline: deadline, Least: a.Debt(t)})
+	l.Holds = append(l.Holds, Hold{ID: id, Units: units, ChargedAt: a.ChargedAt(), Deadline: deadline, Least: l.debt(a, t)})
 }
 
 // Extend changes the deadline of hold i.
@@ -290,10 +306,14 @@ func (l *Ledger) correct(a Account, i int, t, n int64) {
 		l.Holds[j].Least = l.Holds[j].Least.minus(minDebt(amount, least), d)
 	}
 	a.Correct(t, l.Holds[i].ChargedAt, n, least)
+	l.raise(a, t)
 }
 
 // remove removes hold i. Its segment becomes part of the segment before.
 func (l *Ledger) remove(i int) {
+	if h := &l.Holds[i]; h.isLease() {
+		l.leased -= h.Units
+	}
 	if i > 0 {
 		l.Holds[i-1].Least = minDebt(l.Holds[i-1].Least, l.Holds[i].Least)
 	}

@@ -167,5 +167,8 @@ func (w *slidingWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	return now
 }
 
+// LeaseEnd returns the end of the window.
+func (w *slidingWindow) LeaseEnd(s State, t int64) int64 { return w.at(s, t).A }
+
 // Params returns L and P.
 func (w *slidingWindow) Params() []int64 { return []int64{w.limit, w.period} }

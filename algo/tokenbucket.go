@@ -294,6 +294,17 @@ func (b *bucket) Correct(s State, t, _, n int64, least Debt) State {
 	return b.back(s, t, by.Whole, by.Rest)
 }
 
+// Raise makes TAT at least t + n·T. s must have been converted to this limit; see Adopt.
+func (b *bucket) Raise(s State, t, n int64) State {
+	if raised := b.advance(State{A: t}, t, n); s.A < raised.A || s.A == raised.A && s.B < raised.B {
+		return raised
+	}
+	return s
+}
+
+// LeaseEnd returns an instant after all others.
+func (b *bucket) LeaseEnd(State, int64) int64 { return maxExact }
+
 // Params returns B, p, d, T, B·T and the fingerprint. T and B·T are two numbers each:
 // whole µs and the remainder.
 func (b *bucket) Params() []int64 {

@@ -223,5 +223,14 @@ func (b *intervalBucket) Correct(s State, t, _, n int64, least Debt) State {
 	return b.Refund(s, t, min(n, least.Whole))
 }
 
+// Raise makes at least n tokens missing. If no more are missing, the interval begins at t,
+// as in a full bucket.
+func (b *intervalBucket) Raise(s State, t, n int64) State {
+	if b.at(s, t).missing > n {
+		return s
+	}
+	return b.pack(refilled{last: t, missing: n})
+}
+
 // Params returns R, I and B.
 func (b *intervalBucket) Params() []int64 { return []int64{b.rate, b.interval, b.burst} }

@@ -76,7 +76,7 @@ func (c *cell) expired(b *bound, t int64) *cell {
 		copied.log = c.log.Clone()
 	}
 	a := copied.account(b)
-	copied.ledger = *c.ledger.Release(a, t)
+	copied.ledger = *c.ledger.Release(a, t, true)
 	if s, ok := a.(*algo.StateAccount); ok {
 		copied.state = s.State
 	}

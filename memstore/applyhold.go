@@ -37,8 +37,8 @@ func (b *slotBound) ApplyHold(
 }
 
 // openFast opens a hold on a key that has a slot in the table, if the units are
-// available and there is room, and if no hold of the key has expired or has the same
-// id. If done is false, the key is unchanged.
+// available and there is room, and if no hold of the key has expired, is a lease or has
+// the same id. If done is false, the key is unchanged.
 func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
@@ -74,14 +74,14 @@ func openedID(d digest, op *headgate.HoldOp, amount int64) headgate.HoldID {
 }
 
 // mayOpen reports whether the key may have another hold, and none of its holds has
-// expired or has the same id. k is nil if the key has no holds.
+// expired, is a lease or has the same id. k is nil if the key has no holds.
 func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.HoldOp, t int64) bool {
 	if !op.Private {
 		if _, ended := sh.endedHold(d, op.ID, t); ended || k != nil && k.ledger.Find(op.ID) >= 0 {
 			return false
 		}
 	}
-	return k == nil || len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.HasExpired(t)
+	return k == nil || len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.IsDue(t)
 }
 
 // takeHeld takes n units of a key with open holds, and reserves the memory of one
@@ -122,14 +122,15 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 	return k
 }
 
-// commitFast ends an open hold of a key, if no hold of the key has expired. If done is
+// commitFast ends an open hold of a key, if no hold of the key has expired and none is a
+// lease. If done is
 // false, the key is unchanged.
 func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	k := sh.keys[d]
-	if k == nil || k.ledger.HasExpired(t) {
+	if k == nil || k.ledger.IsDue(t) {
 		return result, false
 	}
 	i := k.ledger.Find(op.ID)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// holdBytes is the memory of a hold: 56 bytes while it is open, and its map entry
+	// holdBytes is the memory of a hold: 64 bytes while it is open, and its map entry
 	// afterwards.
 	holdBytes = 64
 	// heldKeyBytes is the memory of a key with open holds, including its map entry and
@@ -132,6 +132,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 		a.State = out.Next
 	case out.Next != a.State:
 		k.ledger.Set(a, r.T, out.Next)
+		out.Next = a.State // a refund does not return units on lease
 	}
 	b.store.moveToSlot(sh, d, k)
 	return out, true
@@ -142,14 +143,15 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 func (b *slotBound) peekHeld(k *heldKey, r *algo.Request) algo.Result {
 	a := algo.StateAccount{Step: b.corrector, State: k.account.State}
 	if k.releasesAt(r.T, b.holds) {
-		k.ledger.Release(&a, r.T)
+		k.ledger.Release(&a, r.T, b.holds.OnExpiry == headgate.ReleaseExpired)
 	}
 	return algo.Apply(b.step, a.State, r)
 }
 
-// releasesAt reports whether a hold has expired at t whose units are then released.
+// releasesAt reports whether the state changes at t because a hold has expired or because
+// of units on lease.
 func (k *heldKey) releasesAt(t int64, settings headgate.HoldSettings) bool {
-	return settings.OnExpiry == headgate.ReleaseExpired && k.ledger.HasExpired(t)
+	return k.ledger.Leased() > 0 || settings.OnExpiry == headgate.ReleaseExpired && k.ledger.HasExpired(t)
 }
 
 // moveToSlot moves the state of k, the key with digest d, back to its slot if k has no
@@ -176,7 +178,7 @@ func (s *Store) moveToSlot(sh *holdShard, d digest, k *heldKey) {
 // removeHeld removes the key with digest d, which has no open holds.
 func (s *Store) removeHeld(sh *holdShard, d digest) {
 	k := sh.keys[d]
-	k.ledger.Holds = k.ledger.Holds[:0]
+	k.ledger = algo.Ledger{Holds: k.ledger.Holds[:0]}
 	if k.rule, k.log = nil, nil; cap(k.ledger.Holds) < 16 {
 		sh.spare = k
 	}

@@ -22,7 +22,7 @@ func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v hea
 		b.store.logs.bytes.Add(-int64(len(held.ledger.Holds)) * holdBytes)
 		b.store.removeHeld(holds, d)
 	default:
-		b.expireHeld(sh, holds, held, k, d, t)
+		k = b.expireHeld(sh, holds, held, k, d, t)
 		if k != nil && k.isSingle && k.log.Len() == 0 {
 			return nil // save has dropped the single
 		}
@@ -30,30 +30,35 @@ func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v hea
 	return k
 }
 
-// expireHeld ends the holds that have expired at t. The caller holds both mutexes.
-func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64) {
-	a := algo.LogAccount{Step: b.step, Log: &sh.empty}
+// expireHeld ends the holds that have expired at t. It returns the log of the key, which is
+// created if units of a lease are moved to its deadline. The caller holds both mutexes.
+func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64) *keyLog {
+	a := expiringLog{LogAccount: algo.LogAccount{Step: b.step, Log: &sh.empty}, rule: b, home: sh, k: k, d: d, now: t}
 	if k != nil {
 		a.Log = &k.log
 	}
 	b.store.expire(held, &a, t, b.holds)
-	if k != nil {
+	if k = a.k; k != nil {
 		k.resetAt = b.step.ResetAt(&k.log)
 		b.store.logs.save(sh, d, k)
 	}
 	if len(held.ledger.Holds) == 0 {
 		b.store.removeHeld(holds, d)
 	}
+	return k
 }
 
 // expireCopy returns k, or a copy of k after the holds that have expired at t were
 // released.
 func (b *logBound) expireCopy(held *heldKey, k *keyLog, t int64) *keyLog {
-	if k == nil || !held.releasesAt(t, b.holds) {
+	if !held.ledger.HasExpired(t) || !held.releasesAt(t, b.holds) {
 		return k
 	}
-	copied := &keyLog{log: *k.log.Clone()}
-	held.ledger.Release(&algo.LogAccount{Step: b.step, Log: &copied.log}, t)
+	copied := &keyLog{}
+	if k != nil {
+		copied.log = *k.log.Clone()
+	}
+	held.ledger.Release(&algo.LogAccount{Step: b.step, Log: &copied.log}, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 	return copied
 }
 

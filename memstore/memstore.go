@@ -200,7 +200,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	limit := step.Answer(algo.State{}, 0, 0, 0, true).Limit
 	return &slotBound{
 		ruleState: common, step: step, reserver: booker, rephaser: phased, corrector: corrector,
-		canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds(), limit: limit,
+		canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(), limit: limit,
 	}, nil
 }
 

@@ -23,6 +23,7 @@ type slotBound struct {
 	rephaser  algo.Rephaser  // nil if keys can share a state of this algorithm without adjustments
 	corrector algo.Corrector // nil if charges of the algorithm cannot be corrected
 	canHold   bool           // whether the algorithm supports holds
+	canLease  bool           // whether the algorithm supports leases
 	onlyHolds bool           // whether only holds take units; see onlyholds.go
 	limit     int64
 }

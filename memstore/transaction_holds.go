@@ -1,6 +1,9 @@
 package memstore
 
-import "github.com/headgate/headgate/algo"
+import (
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
+)
 
 // expireHolds ends the holds of all targets that have expired. It creates the accounts
 // of the targets that have holds and, in an ApplyHolds call, of all targets. In a peek
@@ -14,7 +17,7 @@ func (x *transaction) expireHolds() {
 			continue
 		}
 		t.account = x.accountOf(c)
-		if t.held == nil || !t.held.ledger.HasExpired(x.t) {
+		if t.held == nil || !t.held.ledger.IsDue(x.t) {
 			continue
 		}
 		if x.peek {
@@ -45,7 +48,7 @@ func (x *transaction) expireCopy(c *debit) {
 		t.log = t.log.Clone()
 		t.account = &algo.LogAccount{Step: c.logRule.step, Log: t.log}
 	}
-	t.peeked = t.held.ledger.Release(t.account, x.t)
+	t.peeked = t.held.ledger.Release(t.account, x.t, c.settings().OnExpiry == headgate.ReleaseExpired)
 }
 
 // ledger returns the open holds of the target, or nil.

@@ -70,6 +70,7 @@ const (
 	holdsRefund            fault = "a commit refunds the difference"
 	holdsLeak              fault = "a commit refunds nothing"
 	slotsAreCounted        fault = "slots are a counter that holds increase and commits decrease"
+	leasesRefill           fault = "a lease is a take, whose units refill before it ends"
 )
 
 // caughtBy lists the checks that must fail for each fault. Others may fail, too.
@@ -132,6 +133,7 @@ var caughtBy = map[fault][]string{
 	holdsRefund:            {"holds", "hold errors", "hold conflicts", "hold of variants", "several holds"},
 	holdsLeak:              {"holds", "atomic holds", "atomic slots"},
 	slotsAreCounted:        {"slots", "slot errors", "slots are released", "many holds in one call", "slots and rates"},
+	leasesRefill:           {"leases", "lease bound", "lease errors"},
 }
 
 func TestReferenceStorePasses(t *testing.T) {
@@ -203,10 +205,15 @@ func runCheck(name string, f fault) error {
 	o, openReference := options(f)
 	o = o.withDefaults()
 	open := func() headgate.Store {
-		if f == holdsRefund || f == holdsLeak || f == slotsAreCounted {
-			return &naiveHolds{reference: openReference(), holds: make(map[headgate.HoldID]int64)}
+		r := openReference()
+		switch f {
+		case leasesRefill:
+			holds := &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
+			return &naiveLeases{naiveHolds: holds, ends: make(map[headgate.HoldID]headgate.Instant)}
+		case holdsRefund, holdsLeak, slotsAreCounted:
+			return &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
 		}
-		return openReference()
+		return r
 	}
 	for _, c := range checks() {
 		if c.name != name {

@@ -21,6 +21,8 @@ type Holds struct {
 	base    *Key    // state before the first event of the history
 	history []event // since the beginning of the first open hold
 	open    []*hold
+	leases  []*lease
+	begun   int // number of holds and leases until now
 }
 
 // event is a change of the state: units were charged at an instant, or refunded if the
@@ -37,6 +39,7 @@ type hold struct {
 	event    int   // index of the charge in the history
 	mark     int64 // window or instant in which the units were counted
 	deadline int64
+	order    int // position among all holds and leases of the key
 }
 
 // NewHolds returns an unused key without holds.
@@ -50,6 +53,10 @@ func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 	h.forget(l)
 	for {
 		first := h.earliest()
+		if lease := h.nextLease(); lease != nil && lease.expires <= t && lease.before(first) {
+			h.endLease(l, lease.expires, lease, lease.units)
+			continue
+		}
 		if first == nil || first.deadline > t {
 			return ended
 		}
@@ -90,7 +97,7 @@ func (h *Holds) earliest() (first *hold) {
 // Take spends n units if they are available; see [Key.Take].
 func (h *Holds) Take(l headgate.Limit, t, n int64) headgate.Decision {
 	before := h.debt(l, t)
-	d := h.Key.Take(l, t, n)
+	d := h.take(l, t, n)
 	if d.Allowed && n > 0 {
 		h.record(l, t, n, before)
 	}
@@ -104,28 +111,28 @@ func (h *Holds) Debit(l headgate.Limit, t, n int64) headgate.Decision {
 		h.Key.force(l, t, n)
 		h.record(l, t, n, before)
 	}
-	return h.Key.Peek(l, t, 0)
+	return h.Peek(l, t, 0)
 }
 
 // TakeUpTo spends n units or as many as remain. It returns their number.
 func (h *Holds) TakeUpTo(l headgate.Limit, t, n int64) (int64, headgate.Decision) {
-	n = min(n, h.Key.Peek(l, t, 0).Remaining)
+	n = min(n, h.Peek(l, t, 0).Remaining)
 	return n, h.Take(l, t, n)
 }
 
 // Refund returns n units; see [Key.Refund].
 func (h *Holds) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	before := h.debt(l, t)
-	d := h.Key.Refund(l, t, n)
+	h.Key.Refund(l, t, n)
 	if n > 0 {
 		h.record(l, t, -n, before)
 	}
-	return d
+	return h.Peek(l, t, 0)
 }
 
 // Reset makes the key unused and removes all holds.
 func (h *Holds) Reset(l headgate.Limit, t int64) headgate.Decision {
-	h.history, h.open, h.base = nil, nil, NewKey(h.Key.algorithm)
+	h.history, h.open, h.leases, h.base = nil, nil, nil, NewKey(h.Key.algorithm)
 	return h.Key.Reset(l, t)
 }
 
@@ -134,10 +141,10 @@ func (h *Holds) Hold(l headgate.Limit, t int64, id string, n, deadline int64) he
 	d := h.Take(l, t, n)
 	if s, ok := h.Key.state.(*slots); ok && d.Allowed && n > 0 {
 		s.opened(id, deadline)
-		d = h.Key.Peek(l, t, 0)
+		d = h.Peek(l, t, 0)
 	}
 	if d.Allowed {
-		h.open = append(h.open, &hold{id: id, units: n, event: len(h.history) - 1, mark: h.Key.mark(), deadline: deadline})
+		h.open = append(h.open, &hold{id: id, units: n, event: len(h.history) - 1, mark: h.Key.mark(), deadline: deadline, order: h.next()})
 	}
 	return d
 }
@@ -162,7 +169,7 @@ func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headg
 	h.remove(open)
 	if s, ok := h.Key.state.(*slots); ok {
 		s.release(id)
-		return h.Key.Peek(l, t, 0)
+		return h.Peek(l, t, 0)
 	}
 	switch excess := actual - open.units; {
 	case excess < 0:
@@ -172,7 +179,7 @@ func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headg
 	default:
 		h.Debit(l, t, excess)
 	}
-	return h.Key.Peek(l, t, 0)
+	return h.Peek(l, t, 0)
 }
 
 func (h *Holds) find(id string) *hold {

@@ -1,0 +1,124 @@
+package algo
+
+import (
+	"fmt"
+
+	"github.com/headgate/headgate"
+)
+
+// HoldKind is the kind of a record in a [Ledger].
+type HoldKind uint8
+
+// The kinds of records.
+const (
+	PlainHold HoldKind = iota
+	// Lease is a number of units that one process may spend until the deadline. When a
+	// lease expires, all its units are spent.
+	Lease
+	// CarriedLease is a lease that began with the units that were left of another lease.
+	CarriedLease
+)
+
+// isLease reports whether h is a lease.
+func (h *Hold) isLease() bool { return h.Kind != PlainHold }
+
+// LeaseResult is the result of [Ledger.Lease]; see [headgate.LeaseResult].
+type LeaseResult struct {
+	Units    int64 // 0 if no lease began
+	Deadline int64 // instant at which the lease expires, in µs; 0 if no lease began
+	Carried  bool
+}
+
+// Leased returns the number of units of all leases.
+func (l *Ledger) Leased() int64 { return l.leased }
+
+// IsDue reports whether [Ledger.Expire] may change the account or the ledger at t: if a
+// record has expired, or if there is a lease.
+func (l *Ledger) IsDue(t int64) bool { return l.leased > 0 || l.HasExpired(t) }
+
+// Lease ends a lease, begins a lease, or both, at t; see [headgate.LeaseStore]. maxOpen is
+// the maximum number of records of a key: with as many, nothing is granted. Call Expire
+// before. Lease changes nothing if it returns an error.
+func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (LeaseResult, error) {
+	if i := l.Find(op.ID); i >= 0 && op.ID != (headgate.HoldID{}) {
+		h := &l.Holds[i]
+		return LeaseResult{Units: h.Units, Deadline: h.Deadline, Carried: h.Kind == CarriedLease}, nil
+	}
+	kind, rest := Lease, int64(0)
+	if i := l.findLease(op.Previous); i >= 0 {
+		units := l.Holds[i].Units
+		if op.Spent < 0 || op.Spent > units {
+			return LeaseResult{}, fmt.Errorf("%w: %d units of a lease were spent; must be 0 to %d, the units of the lease", headgate.ErrInvalidHold, op.Spent, units)
+		}
+		kind, rest = CarriedLease, units-op.Spent
+		l.endLease(a, t, i, op.Spent)
+	}
+	out := LeaseResult{Carried: kind == CarriedLease}
+	if op.ID == (headgate.HoldID{}) {
+		return out, nil
+	}
+	room := min(op.Max-l.leased, a.Remaining(t)) - rest
+	if len(l.Holds) >= maxOpen {
+		room = 0
+	}
+	if out.Units = rest + max(0, min(op.Want, room)); out.Units > 0 {
+		out.Deadline = min(t+op.TTL.Microseconds(), a.LeaseEnd(t))
+		l.beginLease(a, t, Hold{ID: op.ID, Units: out.Units, Deadline: out.Deadline, Kind: kind})
+	}
+	return out, nil
+}
+
+func (l *Ledger) findLease(id headgate.HoldID) int {
+	if i := l.Find(id); i >= 0 && l.Holds[i].isLease() {
+		return i
+	}
+	return -1
+}
+
+// beginLease charges the units of the lease h and adds it.
+func (l *Ledger) beginLease(a Account, t int64, h Hold) {
+	l.Prepare(a, t)
+	a.Charge(t, h.Units)
+	l.leased += h.Units
+	l.Open(a, t, h.ID, h.Units, h.Deadline)
+	l.Holds[len(l.Holds)-1].Kind = h.Kind
+}
+
+// endLease ends lease i at t, of which the given number of units was spent. In a log, all
+// its units are moved to t, because some of them may have been spent just before t.
+func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
+	l.Prepare(a, t)
+	h := l.Holds[i]
+	l.remove(i)
+	switch _, isLog := a.(interface{ isLog() }); {
+	case isLog:
+		a.Correct(t, h.ChargedAt, h.Units, Debt{})
+		a.Charge(t, spent)
+	case spent < h.Units:
+		a.Correct(t, h.ChargedAt, h.Units-spent, a.DebtOf(h.Units-spent))
+	}
+	l.Observe(a, t)
+}
+
+// raise raises the debt to that of the units on lease. These units do not refill before
+// the lease ends.
+func (l *Ledger) raise(a Account, t int64) {
+	if l.leased > 0 {
+		l.adopt(a, t)
+		a.Raise(t, l.leased)
+	}
+}
+
+// debt returns the debt without that of the units on lease. A correction reduces only this
+// part of the debt.
+func (l *Ledger) debt(a Account, t int64) Debt {
+	d := a.Debt(t)
+	if l.leased == 0 {
+		return d
+	}
+	leased := a.DebtOf(l.leased)
+	if d.less(leased) {
+		return Debt{}
+	}
+	return d.minus(leased, a.Denominator())
+}

@@ -1,0 +1,179 @@
+package model
+
+import (
+	"math"
+	"slices"
+
+	"github.com/headgate/headgate"
+)
+
+// This file has the leases of a [Holds]. It is written from this definition:
+//
+//   - Under a bucket, the units that were spent of a lease are charged when the lease ends.
+//     While the lease is open, all its units reduce the capacity. So they do not refill.
+//   - Under an algorithm that counts in windows, the units are counted when the lease
+//     begins. The units that were not spent are removed when it ends.
+//   - In a log, the units that were spent are then moved to the instant of the end.
+//
+// A lease that expires was spent completely.
+
+// LeaseCall are the arguments of [Holds.Lease]; see [headgate.LeaseOp]. The empty id is no
+// lease. TTL is in µs.
+type LeaseCall struct {
+	Previous, ID          string
+	Spent, Want, Max, TTL int64
+}
+
+// LeaseReply is the result of [Holds.Lease].
+type LeaseReply struct {
+	Units, Deadline int64
+	Carried         bool
+}
+
+type lease struct {
+	id             string
+	mark           int64 // window or instant in which the units were counted
+	units, expires int64
+	carried        bool
+	order          int
+}
+
+// before reports whether the lease expires before the hold, which may be nil.
+func (l *lease) before(h *hold) bool {
+	return h == nil || l.expires < h.deadline || l.expires == h.deadline && l.order < h.order
+}
+
+// next returns the position of a hold or lease that begins.
+func (h *Holds) next() int {
+	h.begun++
+	return h.begun
+}
+
+// Lease ends the lease c.Previous, and begins the lease c.ID.
+func (h *Holds) Lease(l headgate.Limit, t int64, c LeaseCall) LeaseReply {
+	if known := h.lease(c.ID); known != nil {
+		return LeaseReply{known.units, known.expires, known.carried}
+	}
+	rest, previous := int64(0), h.lease(c.Previous)
+	if previous != nil {
+		rest = previous.units - c.Spent
+		h.endLease(l, t, previous, c.Spent)
+	}
+	reply := LeaseReply{Carried: previous != nil}
+	if c.ID == "" {
+		return reply
+	}
+	room := min(c.Max-h.leased(), h.Peek(l, t, 0).Remaining) - rest
+	if reply.Units = rest + max(0, min(c.Want, room)); reply.Units == 0 {
+		return reply
+	}
+	begun := &lease{id: c.ID, units: reply.Units, carried: reply.Carried, order: h.next()}
+	if !h.refills() {
+		h.Key.force(l, t, begun.units)
+		begun.mark = h.Key.mark()
+	}
+	begun.expires = min(t+c.TTL, h.windowEnd(l, t))
+	reply.Deadline = begun.expires
+	h.leases = append(h.leases, begun)
+	return reply
+}
+
+// endLease ends a lease of which n units were spent.
+func (h *Holds) endLease(l headgate.Limit, t int64, ended *lease, n int64) {
+	h.leases = slices.DeleteFunc(h.leases, func(other *lease) bool { return other == ended })
+	if h.refills() {
+		h.Debit(l, t, n)
+		return
+	}
+	s := h.Key.state.(counter)
+	s.advance(t)
+	if _, ok := s.(*slidingLog); !ok {
+		s.correct(ended.mark, ended.units-n)
+	} else if s.correct(ended.mark, ended.units); n > 0 {
+		h.Key.force(l, t, n)
+	}
+}
+
+// Leased returns the units and the deadline of an open lease.
+func (h *Holds) Leased(id string) (units, deadline int64, ok bool) {
+	if open := h.lease(id); open != nil {
+		return open.units, open.expires, true
+	}
+	return 0, 0, false
+}
+
+func (h *Holds) lease(id string) *lease {
+	for _, open := range h.leases {
+		if open.id == id && id != "" {
+			return open
+		}
+	}
+	return nil
+}
+
+func (h *Holds) leased() (n int64) {
+	for _, open := range h.leases {
+		n += open.units
+	}
+	return n
+}
+
+// nextLease returns the lease with the earliest deadline, or nil.
+func (h *Holds) nextLease() (first *lease) {
+	for _, open := range h.leases {
+		if first == nil || open.expires < first.expires {
+			first = open
+		}
+	}
+	return first
+}
+
+// refills reports whether the key is a bucket.
+func (h *Holds) refills() bool {
+	switch h.Key.state.(type) {
+	case *tokenBucket, *intervalBucket:
+		return true
+	}
+	return false
+}
+
+// view returns the key as it is for all requests at t: without the units on lease.
+func (h *Holds) view(l headgate.Limit, t int64) *Key {
+	k := h.Key.under(l, t)
+	if n := h.leased(); n > 0 && h.refills() {
+		k.spend(t, n)
+	}
+	return k
+}
+
+// Peek returns the decision of a take, but changes nothing; see [Key.Peek].
+func (h *Holds) Peek(l headgate.Limit, t, n int64) headgate.Decision {
+	return h.view(l, t).Peek(l, t, n)
+}
+
+// take is [Key.Take] of a key with leases.
+func (h *Holds) take(l headgate.Limit, t, n int64) headgate.Decision {
+	d := h.view(l, t).Take(l, t, n)
+	if d.Allowed && n > 0 {
+		h.Key.force(l, t, n)
+	}
+	return d
+}
+
+// windowEnd returns the instant until which units count that were just spent at t, at
+// least.
+func (h *Holds) windowEnd(l headgate.Limit, t int64) int64 {
+	k := h.Key.under(l, t)
+	k.state.advance(t)
+	switch s := k.state.(type) {
+	case *fixedWindow:
+		return (s.window + 1) * s.period
+	case *slidingWindow:
+		return (s.window + 1) * s.period
+	case *calendarWindow:
+		return s.admittedAt(t, 0)
+	case *slidingLog:
+		return t + s.period
+	}
+	return math.MaxInt64
+}
