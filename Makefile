@@ -135,6 +135,11 @@ test-bench: setup
 test-release: setup-long
 	cd tools/release && go test ./...
 
+# The configurations of FULL=1 take minutes and more memory.
+.PHONY: model
+model: setup ## Check the model of leases with spin: all states, and planted mistakes (FULL=1: more)
+	go test -vet=off -timeout 1h ./internal/leasemodel -count 1 -v $(if $(FULL),-full) | grep -v '^=== '
+
 # All zones take a quarter of an hour, so test-long compares some of them.
 .PHONY: test-zones
 test-zones: setup ## Compare the calendars of all time zones with Python and JavaScript

@@ -77,6 +77,9 @@ var libraryRules = map[string]packageRule{
 		code: []string{"clientaddr"},
 	},
 	"internal/language": {why: "it reads the text of all files"},
+	"internal/leasemodel": {
+		why: "it runs spin",
+	},
 	"internal/leaktest": {
 		why: "it finds goroutines that a test left behind",
 	},
