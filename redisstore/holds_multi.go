@@ -14,7 +14,8 @@ import (
 // ApplyHolds executes verb on every op; see [headgate.HoldStore]. It is one atomic call
 // if all keys may be in one call, as in [Store.ApplyAll]. Otherwise it sends one call for
 // each hash slot. If one of them does not open its holds, ApplyHolds cancels the holds
-// that the others opened, which has the effect that they were never opened.
+// that the others opened, which has the effect that they were never opened. TakeUpTo
+// makes the calls one after another, and refunds what it has taken if one of them fails.
 func (s *Store) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
@@ -119,14 +120,15 @@ func (x *holdTransaction) run(ctx context.Context) error {
 	}
 	x.store.send(ctx, x.groups)
 	err := x.firstError()
-	if x.verb == headgate.OpenHold && x.isPartlyOpen() {
-		x.cancel(ctx)
+	if x.verb == headgate.OpenHold {
+		x.cancel(ctx, x.partlyOpened())
 	}
 	return err
 }
 
 // takeUpTo takes units in several calls, one after another, and at most as many as in the
-// call before. Then it refunds what the earlier calls have taken in excess.
+// call before. Then it refunds what the earlier calls have taken in excess. If a call
+// fails, it refunds everything that the calls before it have taken.
 func (x *holdTransaction) takeUpTo(ctx context.Context) error {
 	granted := int64(maxUnits)
 	for _, g := range x.groups {
@@ -137,6 +139,7 @@ func (x *holdTransaction) takeUpTo(ctx context.Context) error {
 		}
 		x.store.send(ctx, []*group{g})
 		if err := x.firstError(); err != nil {
+			x.refundAbove(ctx, 0)
 			return err
 		}
 		granted = g.keys[0].ops[0].hold.granted
@@ -145,8 +148,11 @@ func (x *holdTransaction) takeUpTo(ctx context.Context) error {
 	return nil
 }
 
-// refundAbove refunds the units that operations have taken above granted.
+// refundAbove refunds the units that operations have taken above granted, even if the
+// caller's context has ended.
 func (x *holdTransaction) refundAbove(ctx context.Context, granted int64) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
+	defer stop()
 	refunds := callGroups{store: x.store}
 	var refunded [][2]*op
 	for _, o := range x.ops {
@@ -181,40 +187,57 @@ func (x *holdTransaction) firstError() error {
 	return nil
 }
 
-// isPartlyOpen reports whether some calls have opened their holds and some have not. If a
-// hold had been opened before, all of them may be needed.
-func (x *holdTransaction) isPartlyOpen() bool {
-	opened := 0
+// partlyOpened returns the calls whose holds must be cancelled, because another call has
+// not opened its holds. A call without a reply may have opened its holds. They are
+// cancelled as well if the id is private; otherwise an earlier request may have opened
+// them, and the caller can repeat the request. A hold that was opened before is not
+// cancelled.
+func (x *holdTransaction) partlyOpened() (opened []*group) {
+	all, failed := true, 0
 	for _, g := range x.groups {
-		if g.taken {
-			opened++
+		if all = all && (g.taken || g.hasReplayed()); g.failed {
+			failed++
 		}
 	}
-	replayed := slices.ContainsFunc(x.ops, func(o *op) bool { return o.hold.status == holdReplayed })
-	return !replayed && opened > 0 && opened < len(x.groups)
+	for _, g := range x.groups {
+		lost := g.failed && failed < len(x.groups) && g.keys[0].ops[0].hold.private
+		if !all && (g.taken || lost) {
+			opened = append(opened, g)
+		}
+	}
+	return opened
 }
 
-// cancel cancels the holds that were opened, even if the caller's context has ended.
-func (x *holdTransaction) cancel(ctx context.Context) {
+// hasReplayed reports whether the holds of the call had been opened before.
+func (g *group) hasReplayed() bool {
+	return !g.failed && slices.ContainsFunc(g.keys, func(k *keyOps) bool {
+		return slices.ContainsFunc(k.ops, func(o *op) bool { return o.hold.status == holdReplayed })
+	})
+}
+
+// cancel cancels the holds of calls, even if the caller's context has ended.
+func (x *holdTransaction) cancel(ctx context.Context, opened []*group) {
+	if len(opened) == 0 {
+		return
+	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer stop()
 	var undos []*group
 	var undone [][2]*op // operations whose decisions the script makes, and their undos
-	for _, g := range x.groups {
-		if !g.taken {
-			continue
-		}
+	for _, g := range opened {
 		back := &group{now: g.now}
 		for _, k := range g.keys {
 			for _, o := range k.ops {
 				undo := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, undone: true}}
 				undo.request = algo.Request{Verb: verbCommit, T: o.request.T}
 				back.add(undo)
-				if k.answered {
+				switch {
+				case g.failed:
+				case k.answered:
 					undone = append(undone, [2]*op{o, undo})
-					continue
+				default:
+					o.decision = o.rule.step.Answer(k.before, g.decidedAt, 0, 0, true)
 				}
-				o.decision = o.rule.step.Answer(k.before, g.decidedAt, 0, 0, true)
 			}
 		}
 		undos = append(undos, back)

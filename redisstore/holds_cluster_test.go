@@ -1,0 +1,161 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/redisstore"
+)
+
+// clusterKeys is a limit of 10 units on a cluster, with a key on each of its three nodes.
+type clusterKeys struct {
+	t       *testing.T
+	cluster *testserver.RedisCluster
+	store   *redisstore.Store
+	limiter *headgate.Limiter
+	bound   headgate.Bound
+	keys    [3]string
+}
+
+func newClusterKeys(t *testing.T, a headgate.Algorithm) *clusterKeys {
+	t.Helper()
+	c := &clusterKeys{t: t, cluster: testserver.Cluster(t, 3, 0)}
+	c.store = openURL(t, "redis+cluster://"+c.cluster.Addrs()[0])
+	c.limiter = limiterOf(t, c.store, "p", a, "10/24h")
+	var err error
+	if c.bound, err = c.store.Bind(headgate.Rule{Scope: "policy:0:p", Name: "p", Limit: headgate.MustParseLimit("10/24h"), Algorithm: a}); err != nil {
+		t.Fatal(err)
+	}
+	c.apply("a", headgate.Peek, 0)
+	redisstore.ReadTopology(c.store)
+	for key := 'a'; key < 'z'; key++ {
+		for i, node := range c.cluster.Nodes() {
+			if headgate.NodeOf(c.bound, string(key)) == node.Addr() {
+				c.keys[i] = string(key)
+			}
+		}
+	}
+	return c
+}
+
+// ops returns an operation on each of the keys.
+func (c *clusterKeys) ops(id byte, cost int64) (ops []headgate.HoldOp, results []headgate.HoldResult) {
+	for _, key := range c.keys {
+		ops = append(ops, headgate.HoldOp{Op: headgate.Op{Bound: c.bound, Key: key, Cost: cost}, ID: headgate.HoldID{id}})
+	}
+	return ops, make([]headgate.HoldResult, len(ops))
+}
+
+func (c *clusterKeys) apply(key string, v headgate.Verb, cost int64) {
+	c.t.Helper()
+	if _, err := c.bound.Apply(c.t.Context(), testInstant, key, v, cost); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *clusterKeys) mustRemain(want ...int64) {
+	c.t.Helper()
+	for i, n := range want {
+		if d, err := c.bound.Apply(c.t.Context(), testInstant, c.keys[i], headgate.Peek, 0); err != nil || d.Remaining != n {
+			c.t.Errorf("key %d: got %d remaining, error %v want %d", i+1, d.Remaining, err, n)
+		}
+	}
+}
+
+// limitMemory makes a node reject every script call until the function that it returns is
+// called.
+func (c *clusterKeys) limitMemory(node int) (restore func()) {
+	c.cluster.Nodes()[node].Do(c.t, "CONFIG", "SET", "maxmemory", "1")
+	return func() { c.cluster.Nodes()[node].Do(c.t, "CONFIG", "SET", "maxmemory", "0") }
+}
+
+// If a later node fails, TakeUpTo refunds what it has taken on the nodes before.
+func TestTakeUpToFailsOnOneNode(t *testing.T) {
+	t.Parallel()
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
+		c := newClusterKeys(t, a)
+		c.apply(c.keys[1], headgate.Take, 1)
+		restore := c.limitMemory(2)
+		ops, results := c.ops(1, 4)
+		if _, err := c.store.ApplyHolds(t.Context(), testInstant, headgate.TakeUpTo, 0, ops, results); err == nil {
+			t.Errorf("%s: got %+v want an error", a, results)
+		}
+		restore()
+		c.mustRemain(10, 9, 10)
+	}
+}
+
+// A hold was opened on all keys, and two of them were reset. Its request is repeated and
+// denied by one key. No other key is charged by that.
+func TestRepeatedHoldIsDenied(t *testing.T) {
+	t.Parallel()
+	c := newClusterKeys(t, headgate.TokenBucket)
+	open := func() ([]headgate.HoldResult, error) {
+		ops, results := c.ops(1, 3)
+		_, err := c.store.ApplyHolds(t.Context(), testInstant, headgate.OpenHold, time.Minute, ops, results)
+		return results, err
+	}
+	if _, err := open(); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range c.keys[1:] {
+		c.apply(key, headgate.Reset, 0)
+	}
+	c.apply(c.keys[2], headgate.Take, 9)
+	if results, err := open(); err != nil || results[2].Allowed {
+		t.Errorf("got %+v, error %v want a denial", results, err)
+	}
+	c.mustRemain(7, 10, 1)
+	restore := c.limitMemory(2)
+	if results, err := open(); err == nil {
+		t.Errorf("got %+v want an error", results)
+	}
+	restore()
+	c.mustRemain(7, 10, 1)
+}
+
+// The reply of one node is lost, and another node denies. The first node has opened the
+// hold, so it is cancelled there, too.
+func TestHoldWithLostReplyIsCancelled(t *testing.T) {
+	t.Parallel()
+	c := newClusterKeys(t, headgate.TokenBucket)
+	proxy := testserver.Proxy(t, c.cluster.Nodes()[2].Addr())
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: c.cluster.Addrs(), DisableCache: true,
+		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			if addr == c.cluster.Nodes()[2].Addr() {
+				addr = proxy.Addr()
+			}
+			return d.DialContext(ctx, "tcp", addr)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	s, err := redisstore.New(redisstore.Rueidis(client), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := limiterOf(t, s, "p", headgate.TokenBucket, "10/24h")
+	var checks []headgate.Check
+	for _, key := range c.keys {
+		if _, err := l.PeekAt(t.Context(), testInstant.Time(), key, 1); err != nil {
+			t.Fatal(err)
+		}
+		checks = append(checks, headgate.Check{Limiter: l, Key: key, Cost: 3})
+	}
+	c.apply(c.keys[0], headgate.Take, 10)
+	proxy.DropRepliesTo(1, "EVALSHA")
+	if h, err := headgate.HoldAllAt(t.Context(), testInstant.Time(), &headgate.HoldOptions{TTL: time.Minute}, checks...); err == nil {
+		t.Errorf("got %+v want an error", h)
+	}
+	c.mustRemain(0, 10, 10)
+}
