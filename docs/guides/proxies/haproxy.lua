@@ -45,13 +45,28 @@ core.register_action("headgate", {"http-req"}, function(txn)
   end
 end)
 
--- headgate_commit ends the hold of a request with the cost that the application returns
--- in the field X-Cost. Without the field, the cost is 1, as charged. If Headgate does not
--- respond, the hold expires.
-core.register_action("headgate_commit", {"http-res"}, function(txn)
-  local cost = math.max(0, math.ceil(tonumber(txn.sf:res_fhdr("x-cost")) or 1))
-  core.httpclient():post{
-    url = "http://127.0.0.1/v1/commit", dst = "abns@headgate", timeout = 10000,
-    body = string.format('{"hold":"%s","actual":%d}', txn:get_var("txn.limit_hold"), cost),
-  }
-end)
+-- headgate_commit is a filter that ends the hold of a request at the end of its response,
+-- also if the client disconnects. The cost is in txn.limit_cost; without it, it is 1, as
+-- charged. If Headgate does not respond, the hold expires.
+local Commit = {id = "commits holds", flags = filter.FLT_CFG_FL_HTX}
+Commit.__index = Commit
+
+function Commit:new() return setmetatable({}, Commit) end
+
+function Commit:start_analyze() return filter.CONTINUE end -- without it, there is no end_analyze
+
+function Commit:end_analyze(txn, channel)
+  local hold = channel:is_resp() and txn:get_var("txn.limit_hold")
+  if not hold then return filter.CONTINUE end
+  local cost = tonumber(txn:get_var("txn.limit_cost")) or 1
+  cost = math.ceil(math.min(math.max(cost, 0), 2^53 - 1))
+  core.register_task(function() -- a filter cannot wait
+    core.httpclient():post{
+      url = "http://127.0.0.1/v1/commit", dst = "abns@headgate", timeout = 10000,
+      body = string.format('{"hold":"%s","actual":%d}', hold, cost),
+    }
+  end)
+  return filter.CONTINUE
+end
+
+core.register_filter("headgate_commit", Commit, function(commit) return commit end)

@@ -3,6 +3,7 @@ package forwardauth_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -71,6 +72,7 @@ func TestProxiesAndHolds(t *testing.T) {
 			r.fields(t, "held", map[string]string{"X-RateLimit-Hold": ""})
 			if strings.HasPrefix(file, "haproxy") {
 				r.fields(t, "held", map[string]string{"X-Cost": ""})
+				c.awaitRemaining(t, "held", "127.0.0.2", []int64{6, 2, 0}[i])
 			} else {
 				c.commit(t, c.last.Load().Header.Get("X-RateLimit-Hold"), 4)
 			}
@@ -80,6 +82,101 @@ func TestProxiesAndHolds(t *testing.T) {
 		}
 		c.client(t, "127.0.0.3").do("GET", "/held/a", "").expect(t, "another client", want["allowed"])
 	})
+}
+
+// HAProxy commits the cost and releases the slot at the end of the response, not at its
+// header, and also if the client has disconnected.
+func TestHAProxyCommitsAtEnd(t *testing.T) {
+	each(t, func(t *testing.T, file string, want map[string]int) {
+		if !strings.HasPrefix(file, "haproxy") {
+			return
+		}
+		c := newChain(t, file)
+		user, other := c.client(t, "127.0.0.2"), c.client(t, "127.0.0.2")
+		user.begin("GET", "/slots/a", "X-Stream", "yes", "X-Work", "2.5")
+		if got := other.do("GET", "/slots/a", ""); got.status != want["denied"] {
+			t.Errorf("while a response is sent: got %d want %d", got.status, want["denied"])
+		}
+		c.release <- struct{}{}
+		c.awaitRemaining(t, "slots", "127.0.0.2", 1)
+		c.awaitRemaining(t, "held", "127.0.0.2", 7)
+
+		another := c.client(t, "127.0.0.2")
+		another.begin("GET", "/slots/a", "X-Stream", "yes", "X-Work", "1e999")
+		another.conn.Close()
+		c.release <- struct{}{} // HAProxy sees the disconnect when it sends
+		c.awaitRemaining(t, "slots", "127.0.0.2", 1)
+		c.awaitRemaining(t, "held", "127.0.0.2", 0)
+	})
+}
+
+// A request that HAProxy has not forwarded costs nothing. The response has no field
+// X-Cost, even if the application sends an error or nonsense.
+func TestHAProxyCosts(t *testing.T) {
+	each(t, func(t *testing.T, file string, want map[string]int) {
+		if !strings.HasPrefix(file, "haproxy") {
+			return
+		}
+		c := newChain(t, file)
+		user, spent := c.client(t, "127.0.0.2"), int64(0)
+		for _, x := range []struct {
+			fields []string
+			cost   int64
+		}{
+			{[]string{"X-Work", "0"}, 0},
+			{[]string{"X-Work", "-3"}, 0},
+			{[]string{"X-Work", "many"}, 1},
+			{nil, 1},
+			{[]string{"X-Status", "503"}, 1},
+			{[]string{"X-Status", "503", "X-Work", "2"}, 2},
+		} {
+			r := user.do("GET", "/held/a", "", x.fields...)
+			if spent += x.cost; !r.called {
+				t.Errorf("%q: got %d, the application was not called", x.fields, r.status)
+			}
+			r.fields(t, "held", map[string]string{"X-Cost": ""})
+			c.awaitRemaining(t, "held", "127.0.0.2", 10-spent)
+		}
+		c.closeApp()
+		if r := user.do("GET", "/held/a", ""); r.status != http.StatusServiceUnavailable {
+			t.Errorf("no application: got %d want 503", r.status)
+		}
+		c.awaitRemaining(t, "held", "127.0.0.2", 10-spent)
+	})
+}
+
+// awaitRemaining waits until no hold of a key is open and it has so many units left.
+func (c *chain) awaitRemaining(t *testing.T, policy, key string, want int64) {
+	t.Helper()
+	checks := []engine.Check{{Policy: policy, Key: key}}
+	for late := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		var a engine.Answer
+		if err := c.engine.Decide(t.Context(), headgate.Peek, checks, &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Remaining == want {
+			return
+		}
+		if time.Now().After(late) {
+			t.Fatalf("%s: got %d remaining want %d", policy, a.Remaining, want)
+		}
+	}
+}
+
+// begin sends a request and reads the header of the response.
+func (c *client) begin(method, uri string, fields ...string) {
+	c.t.Helper()
+	text := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: shop.test\r\n", method, uri)
+	for i := 0; i < len(fields); i += 2 {
+		text += fields[i] + ": " + fields[i+1] + "\r\n"
+	}
+	if _, err := io.WriteString(c.conn, text+"\r\n"); err != nil {
+		c.t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(c.read, nil)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		c.t.Fatalf("%s %s: got %v, error %v", method, uri, resp, err)
+	}
 }
 
 // commit commits a hold, as an application does.

@@ -32,6 +32,7 @@ var policies = map[string]headgate.Policy{
 	"paced":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/1s queue 5")}, Algorithm: headgate.LeakyBucket},
 	"quick":  {Limits: []headgate.Limit{headgate.MustParseLimit("1/300ms queue 5")}, Algorithm: headgate.LeakyBucket},
 	"held":   {Limits: []headgate.Limit{headgate.MustParseLimit("10/24h")}, Algorithm: headgate.SlidingLog},
+	"slots":  {Limits: []headgate.Limit{headgate.MustParseLimit("1 concurrent")}},
 	"shadow": {Limits: []headgate.Limit{headgate.MustParseLimit("1/24h")}},
 }
 
@@ -48,6 +49,7 @@ func routes() *routing.Table {
 		{Path: must(routing.ParsePath("/paced")), Policies: []string{"paced"}},
 		{Path: must(routing.ParsePath("/watched")), Policies: []string{"shadow"}},
 		{Path: must(routing.ParsePath("/held/**")), Policies: []string{"held", "plain"}, Hold: time.Hour},
+		{Path: must(routing.ParsePath("/slots/**")), Policies: []string{"slots", "held"}, Hold: time.Hour},
 		{Path: must(routing.ParsePath("/health")), Policies: nil},
 		{Path: must(routing.ParsePath("/plain/**")), Policies: []string{"plain"}},
 		{Host: must(routing.ParseHost("*.example.com")), Policies: []string{"plain"}},

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
 	"github.com/headgate/headgate/internal/testserver"
@@ -147,6 +148,8 @@ type chain struct {
 	called     atomic.Int64           // number of calls of the application
 	impolite   atomic.Int64           // number of these calls without the field X-Polite
 	last       atomic.Pointer[http.Request]
+	engine     *engine.Engine
+	release    chan struct{} // a request with the field X-Stream ends after a value
 }
 
 func newChain(t *testing.T, file string) *chain {
@@ -159,14 +162,14 @@ func chainOf(t *testing.T, file, text string) *chain {
 	h, e, store := newEngineHandler(t, &options{Options: forwardauth.Options{Local: true}})
 	api := httpapi.New(e, &httpapi.Options{Mounted: map[string]http.Handler{forwardauth.Path: h}})
 	c := chainTo(t, file, text, api, askTimeout)
-	c.closeStore = store.Close
+	c.closeStore, c.engine = store.Close, e
 	return c
 }
 
 // chainTo returns a chain whose proxy waits for h for the given time.
 func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Duration) *chain {
 	t.Helper()
-	c := &chain{file: file}
+	c := &chain{file: file, release: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", h)
 	service := httptest.NewUnstartedServer(mux)
@@ -186,6 +189,13 @@ func chainTo(t *testing.T, file, text string, h http.Handler, timeout time.Durat
 		}
 		if status, err := strconv.Atoi(r.Header.Get("X-Status")); err == nil {
 			w.WriteHeader(status)
+		}
+		if r.Header.Get("X-Stream") != "" {
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-c.release:
+			case <-r.Context().Done():
+			}
 		}
 		fmt.Fprintf(w, "%s %s %s", r.Method, r.RequestURI, body)
 	}))
