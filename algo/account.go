@@ -7,20 +7,22 @@ type Corrector interface {
 	// Charge spends n units at t, whether or not they are available; see
 	// [Account.Charge].
 	Charge(s State, t, n int64) State
-	// Adopt converts s to the form of this limit; see [Account.Adopt].
-	Adopt(s State, t int64) (State, bool)
+	// Adopt converts s, which was written under a limit with the unit from; see
+	// [Account.Adopt].
+	Adopt(s State, t int64, from Unit) (next State, cut int64, changed bool)
+	// Recount returns where the units counted at chargedAt in s are counted after Adopt
+	// with the same arguments; see [Account.Recount].
+	Recount(s State, t, chargedAt int64, from Unit) int64
 	// ChargedAt returns where the last charge of s was counted; see
 	// [Account.ChargedAt].
 	ChargedAt(s State) int64
 	// Debt returns the debt of s at t.
 	Debt(s State, t int64) Debt
-	// DebtOf returns the debt that n units cause.
-	DebtOf(n int64) Debt
-	// Denominator returns d, the number of units of [Debt.Rest] in one unit of Whole.
-	Denominator() int64
+	// Unit returns what a unit costs.
+	Unit() Unit
 	// Correct returns the state at t as if n units fewer had been charged at chargedAt;
 	// see [Account.Correct].
-	Correct(s State, t, chargedAt, n int64, least Debt) State
+	Correct(s State, t, chargedAt, n int64, by Debt) State
 	// Raise raises the debt of s at t to that of n units, if it is lower.
 	Raise(s State, t, n int64) State
 	// LeaseEnd returns the latest instant at which a lease ends; see [Account.LeaseEnd].
@@ -34,9 +36,14 @@ type StateAccount struct {
 }
 
 // Adopt implements [Account].
-func (a *StateAccount) Adopt(t int64) (converted bool) {
-	a.State, converted = a.Step.Adopt(a.State, t)
-	return converted
+func (a *StateAccount) Adopt(t int64, from Unit) (cut int64, changed bool) {
+	a.State, cut, changed = a.Step.Adopt(a.State, t, from)
+	return cut, changed
+}
+
+// Recount implements [Account].
+func (a *StateAccount) Recount(t, chargedAt int64, from Unit) int64 {
+	return a.Step.Recount(a.State, t, chargedAt, from)
 }
 
 // Take implements [Account].
@@ -59,15 +66,12 @@ func (a *StateAccount) ChargedAt() int64 { return a.Step.ChargedAt(a.State) }
 // Debt implements [Account].
 func (a *StateAccount) Debt(t int64) Debt { return a.Step.Debt(a.State, t) }
 
-// DebtOf implements [Account].
-func (a *StateAccount) DebtOf(n int64) Debt { return a.Step.DebtOf(n) }
-
-// Denominator implements [Account].
-func (a *StateAccount) Denominator() int64 { return a.Step.Denominator() }
+// Unit implements [Account].
+func (a *StateAccount) Unit() Unit { return a.Step.Unit() }
 
 // Correct implements [Account].
-func (a *StateAccount) Correct(t, chargedAt, n int64, least Debt) {
-	a.State = a.Step.Correct(a.State, t, chargedAt, n, least)
+func (a *StateAccount) Correct(t, chargedAt, n int64, by Debt) {
+	a.State = a.Step.Correct(a.State, t, chargedAt, n, by)
 }
 
 // Raise implements [Account].
@@ -83,7 +87,10 @@ type LogAccount struct {
 }
 
 // Adopt implements [Account]: the entries of a log do not depend on the limit.
-func (a *LogAccount) Adopt(int64) bool { return false }
+func (a *LogAccount) Adopt(int64, Unit) (int64, bool) { return 0, false }
+
+// Recount implements [Account].
+func (a *LogAccount) Recount(_, chargedAt int64, _ Unit) int64 { return chargedAt }
 
 // Take implements [Account].
 func (a *LogAccount) Take(t, n int64) bool { return a.Step.Take(a.Log, t, n, true) }
@@ -105,11 +112,8 @@ func (a *LogAccount) ChargedAt() int64 {
 // Debt implements [Account]: the units of a log do not recover gradually.
 func (a *LogAccount) Debt(int64) Debt { return Debt{} }
 
-// DebtOf implements [Account].
-func (a *LogAccount) DebtOf(int64) Debt { return Debt{} }
-
-// Denominator implements [Account].
-func (a *LogAccount) Denominator() int64 { return 1 }
+// Unit returns zero.
+func (a *LogAccount) Unit() Unit { return Unit{} }
 
 // Correct implements [Account].
 func (a *LogAccount) Correct(t, chargedAt, n int64, _ Debt) {
@@ -124,18 +128,18 @@ func (a *LogAccount) LeaseEnd(t int64) int64 { return t + a.Step.Params()[1] }
 
 func (a *LogAccount) isLog() {}
 
-// unconverted has methods of [Corrector] for an algorithm whose debts do not depend on
-// the limit.
+// unconverted has methods of [Corrector] for an algorithm whose states have the same form
+// under every limit.
 type unconverted struct{}
 
 // Adopt returns s.
-func (unconverted) Adopt(s State, _ int64) (State, bool) { return s, false }
+func (unconverted) Adopt(s State, _ int64, _ Unit) (State, int64, bool) { return s, 0, false }
+
+// Recount returns chargedAt.
+func (unconverted) Recount(_ State, _, chargedAt int64, _ Unit) int64 { return chargedAt }
 
 // ChargedAt returns 0: a correction does not depend on when the units were charged.
 func (unconverted) ChargedAt(State) int64 { return 0 }
-
-// Denominator returns 1: a debt is a whole number.
-func (unconverted) Denominator() int64 { return 1 }
 
 // LeaseEnd returns an instant after all others.
 func (unconverted) LeaseEnd(State, int64) int64 { return maxExact }
@@ -147,8 +151,8 @@ type noDebt struct{ unconverted }
 // Debt returns zero.
 func (noDebt) Debt(State, int64) Debt { return Debt{} }
 
-// DebtOf returns zero.
-func (noDebt) DebtOf(int64) Debt { return Debt{} }
+// Unit returns zero.
+func (noDebt) Unit() Unit { return Unit{} }
 
 // Raise returns s.
 func (noDebt) Raise(s State, _, _ int64) State { return s }

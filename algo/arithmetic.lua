@@ -54,6 +54,17 @@ local function ceil_div(a, b)
   return q
 end
 
+-- times returns n·p/d and the remainder, for a table with the fields p and d. A result of
+-- 2^53 or more is not exact, but it is exact that it exceeds any instant in a state.
+local function times(f, n)
+  local whole = floor(f.p / f.d)
+  local q, r = mul_div(f.p % f.d, n, f.d)
+  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
+    return EXACT, 0
+  end
+  return n * whole + q, r
+end
+
 local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or log: 2^30 − 1
 
 -- no_debt returns the functions of holds that are equal for all algorithms that count in
@@ -61,14 +72,14 @@ local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or lo
 local function no_debt()
   local h = {}
   function h.adopt(_, s)
-    return s, false
+    return s, 0, false
+  end
+  function h.recount(_, _, _, charged_at)
+    return charged_at
   end
   function h.debt()
     return 0, 0
   end
-  h.debt_of = h.debt
-  function h.denominator()
-    return 1
-  end
+  h.unit = h.debt
   return h
 end

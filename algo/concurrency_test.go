@@ -125,8 +125,8 @@ var concurrencyMutations = []struct{ mistake, old, new string }{
 	{"the latest deadline first", "one.deadline < other.deadline", "one.deadline > other.deadline"},
 	{"reset_after of a hold without units", "list[i].units > 0", "list[i].units >= 0"},
 	{"reset_after of the last hold in the list", "last = max(last, list[i].deadline)", "last = list[i].deadline"},
-	{"retry_after ignores free slots", "asked - (a.w.limit - a.s.b)", "asked"},
-	{"an expired hold stays", "list[i].deadline <= t and", "list[i].deadline < t and"},
+	{"retry_after ignores free slots", "asked - (l.w.limit - l.s.b)", "asked"},
+	{"an expired hold stays", "hold.deadline > t then", "hold.deadline >= t then"},
 }
 
 // TestConcurrencyComparisonDetectsMutations checks that the comparison of the two

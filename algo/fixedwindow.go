@@ -109,10 +109,32 @@ func (w *fixedWindow) Charge(s State, t, n int64) State {
 // ChargedAt returns the end of the window in which the units were counted.
 func (w *fixedWindow) ChargedAt(s State) int64 { return s.A }
 
+// Unit returns the period.
+func (w *fixedWindow) Unit() Unit { return Unit{P: w.period} }
+
+// Adopt moves the count to the window in which it counts under this period.
+func (w *fixedWindow) Adopt(s State, t int64, from Unit) (next State, cut int64, changed bool) {
+	if from == w.Unit() {
+		return s, 0, false
+	}
+	end, count := w.at(s, t)
+	return countState(end, count), 0, true
+}
+
+// Recount returns the end of the window to which Adopt moves the count, if it contains
+// the units.
+func (w *fixedWindow) Recount(s State, t, chargedAt int64, _ Unit) int64 {
+	end, count := w.at(s, t)
+	if count == 0 || chargedAt != s.A {
+		return 0
+	}
+	return end
+}
+
 // Correct decreases the count by n if the units were counted in the present window.
 func (w *fixedWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	end, count := w.at(s, t)
-	if count == 0 || chargedAt <= end-w.period {
+	if count == 0 || chargedAt != s.A {
 		return s
 	}
 	return countState(end, count-min(n, count))

@@ -30,10 +30,29 @@ local holds = counter.holds
 -- holds returns the functions that correct charges; see account.go.
 function counter.holds()
   local h = holds()
+  function h.unit(w)
+    return w.period, 0
+  end
+  -- adopt moves the count to the window in which it counts under this period.
+  function h.adopt(w, s, t, period)
+    if period == w.period then
+      return s, 0, false
+    end
+    local window_end, _, count = at(w, s, t)
+    return count_state(window_end, count), 0, true
+  end
+  -- recount returns the end of that window, if it contains the units.
+  function h.recount(w, s, t, charged_at)
+    local window_end, _, count = at(w, s, t)
+    if count == 0 or charged_at ~= s.a then
+      return 0
+    end
+    return window_end
+  end
   -- correct decreases the count if the units were counted in the present window.
   function h.correct(w, s, t, charged_at, n)
     local window_end, _, count = at(w, s, t)
-    if count == 0 or charged_at <= window_end - w.period then
+    if count == 0 or charged_at ~= s.a then
       return s
     end
     return count_state(window_end, count - min(n, count))

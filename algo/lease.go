@@ -95,7 +95,7 @@ func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
 		a.Correct(t, h.ChargedAt, h.Units, Debt{})
 		a.Charge(t, spent)
 	case spent < h.Units:
-		a.Correct(t, h.ChargedAt, h.Units-spent, a.DebtOf(h.Units-spent))
+		a.Correct(t, h.ChargedAt, h.Units-spent, l.Unit.debtOf(h.Units-spent))
 	}
 	l.Observe(a, t)
 }
@@ -116,9 +116,9 @@ func (l *Ledger) debt(a Account, t int64) Debt {
 	if l.leased == 0 {
 		return d
 	}
-	leased := a.DebtOf(l.leased)
+	leased := l.Unit.debtOf(l.leased)
 	if d.less(leased) {
 		return Debt{}
 	}
-	return d.minus(leased, a.Denominator())
+	return d.minus(leased, l.Unit.D)
 }

@@ -24,7 +24,8 @@ type Hold struct {
 
 // Debt is what must be refilled until the bucket is full: for the token bucket a time,
 // for the interval bucket the missing tokens. Whole is in µs or tokens. Rest is a
-// fraction of Whole, in units of 1/d µs, where d is [Account.Denominator] (0 for tokens).
+// fraction of Whole, in units of 1/D µs, where D is that of the [Unit] of the limit (0
+// for tokens).
 type Debt struct{ Whole, Rest int64 }
 
 // less reports whether a is below b.
@@ -50,8 +51,12 @@ func (a Debt) minus(b Debt, denominator int64) Debt {
 // in µs that is the same in all calls of one operation.
 type Account interface {
 	// Adopt converts the state to the form of this limit, if it was written under another
-	// limit. It returns true if [Debt.Rest] of an earlier debt may have another unit.
-	Adopt(t int64) bool
+	// limit, whose unit is from. It returns whether it did so, and the debt in µs that
+	// was dropped because the state exceeded the capacity of this limit.
+	Adopt(t int64, from Unit) (cut int64, changed bool)
+	// Recount returns where the units that were counted at chargedAt are counted after
+	// Adopt, or 0 if they no longer count. See ChargedAt.
+	Recount(t, chargedAt int64, from Unit) int64
 	// Take spends n units at t if they are available, and reports whether they were.
 	Take(t, n int64) bool
 	// Charge spends n units at t, whether or not they are available. The key can then be
@@ -66,13 +71,11 @@ type Account interface {
 	// Debt returns the debt at t. It is zero for an algorithm that counts in windows or
 	// slots.
 	Debt(t int64) Debt
-	// DebtOf returns the debt that n units cause.
-	DebtOf(n int64) Debt
-	// Denominator returns d, the number of units of [Debt.Rest] in one unit of Whole.
-	Denominator() int64
-	// Correct changes the state as if n units fewer had been charged at chargedAt. least
-	// is the least debt since that charge.
-	Correct(t, chargedAt, n int64, least Debt)
+	// Unit returns what a unit costs.
+	Unit() Unit
+	// Correct changes the state as if n units fewer had been charged at chargedAt. The
+	// debt is then lower by the parameter by.
+	Correct(t, chargedAt, n int64, by Debt)
 	// Raise raises the debt at t to that of n units, if it is lower.
 	Raise(t, n int64)
 	// LeaseEnd returns the latest instant at which a lease ends that begins at t: the end
@@ -88,10 +91,15 @@ type Account interface {
 // least debt of its own segment, which ends where the next open hold is opened. The least
 // debt since a hold was opened is the least of this and all later segments. So a charge
 // updates one number, whatever the number of open holds.
+//
+// If the limit changes, a segment ends, too. The units of a hold are corrected under the
+// limit under which they were charged.
 type Ledger struct {
-	Holds  []Hold
-	next   int64 // lower bound of the earliest deadline, in µs
-	leased int64 // units of all leases
+	Holds   []Hold
+	Unit    Unit     // of the limit under which the latest hold was opened or corrected
+	Changes []Change // changes of the limit since the first open hold began
+	next    int64    // lower bound of the earliest deadline, in µs
+	leased  int64    // units of all leases
 }
 
 // Find returns the index of the hold with the name of the given id, or -1. It compares
@@ -126,7 +134,7 @@ func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 		case h.isLease():
 			l.endLease(a, h.Deadline, i, h.Units)
 		case release:
-			l.adopt(a, h.Deadline)
+			l.Prepare(a, h.Deadline)
 			l.correct(a, i, h.Deadline, h.Units)
 			fallthrough
 		default:
@@ -139,7 +147,7 @@ func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 // Release changes the account as Expire does, but leaves the ledger unchanged: for a peek,
 // with a copy of the account. It returns the ledger after Expire.
 func (l *Ledger) Release(a Account, t int64, release bool) *Ledger {
-	copied := &Ledger{Holds: slices.Clone(l.Holds), next: l.next, leased: l.leased}
+	copied := &Ledger{Holds: slices.Clone(l.Holds), Unit: l.Unit, Changes: slices.Clone(l.Changes), next: l.next, leased: l.leased}
 	copied.Expire(a, t, release, func(Hold) {})
 	return copied
 }
@@ -162,23 +170,12 @@ func (l *Ledger) firstExpired(t int64) int {
 	return first
 }
 
-// adopt converts the state to the present limit. Fractions of a µs in the debts were in
-// units of the previous limit. They are rounded down, so a correction refunds less, never
-// more.
-func (l *Ledger) adopt(a Account, t int64) {
-	if len(l.Holds) == 0 || !a.Adopt(t) {
-		return
-	}
-	for i := range l.Holds {
-		l.Holds[i].Least.Rest = 0
-	}
-}
-
-// Prepare converts the state to the present limit and records the debt. Call it before a
-// change at t, and Observe after it.
+// Prepare records the debt and converts the state to the present limit. Call it before a
+// change at t, and Observe after it. If nothing changes after all, for example because a
+// request is denied, it must not be called.
 func (l *Ledger) Prepare(a Account, t int64) {
-	l.adopt(a, t)
 	l.Observe(a, t)
+	l.adopt(a, t)
 }
 
 // Set changes the state of the account to next at t.
@@ -192,18 +189,24 @@ func (l *Ledger) Set(a *StateAccount, t int64, next State) {
 // account at t.
 func (l *Ledger) Observe(a Account, t int64) {
 	l.raise(a, t)
-	if last := len(l.Holds) - 1; last >= 0 {
-		h := &l.Holds[last]
-		h.Least = minDebt(h.Least, l.debt(a, t))
+	if least := l.newest(); least != nil {
+		*least = minDebt(*least, l.debt(a, t))
 	}
 }
 
 // Open adds a hold whose units were just charged at t.
 func (l *Ledger) Open(a Account, t int64, id headgate.HoldID, units, deadline int64) {
-	if len(l.Holds) == 0 || deadline < l.next {
-		l.next = deadline
+	if len(l.Holds) == 0 {
+		l.next, l.Unit = deadline, a.Unit()
 	}
-	l.Holds = append(l.Holds, Hold{ID: id, Units: units, ChargedAt: a.ChargedAt(), Deadline: deadline, Least: l.debt(a, t)})
+	l.next = min(l.next, deadline)
+	h := Hold{ID: id, Units: units, ChargedAt: a.ChargedAt(), Deadline: deadline}
+	if least := l.newest(); units == 0 && least != nil {
+		h.Least = *least // the state may not have been converted to this limit
+	} else {
+		h.Least = l.debt(a, t)
+	}
+	l.Holds = append(l.Holds, h)
 }
 
 // Extend changes the deadline of hold i.
@@ -216,7 +219,7 @@ func (l *Ledger) Extend(i int, deadline int64) {
 // of the hold, the difference is corrected. If it is higher, the excess is charged; if
 // clip is true, at most what remains. Slots become available whatever actual is.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
-	l.adopt(a, t)
+	l.Prepare(a, t)
 	held := l.Holds[i].Units
 	if isSlots(a) {
 		actual = 0
@@ -226,7 +229,6 @@ func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 		l.remove(i)
 		return
 	}
-	l.Observe(a, t)
 	l.remove(i)
 	if excess := actual - held; clip {
 		a.Take(t, min(excess, a.Remaining(t)))
@@ -294,18 +296,26 @@ func (l *Ledger) releasedBy(n int64) (at int64) {
 //
 // Let m(t) be the least debt from the beginning of the hold up to t. Without the n units,
 // the debt at t would be lower by min(debt of n, m(t)). In a segment whose least debt is
-// below all earlier ones, m reaches that least debt; in any other, m is constant.
+// below all earlier ones, m reaches that least debt; in any other, m is constant. Call
+// Prepare before.
 func (l *Ledger) correct(a Account, i int, t, n int64) {
-	l.Observe(a, t)
 	if n == 0 {
 		return
 	}
-	d, amount, least := a.Denominator(), a.DebtOf(n), l.Holds[i].Least
+	c := l.changeAfter(i)
+	unit := l.unitBefore(c)
+	by := unit.debtOf(n)
 	for j := i; j < len(l.Holds); j++ {
-		least = minDebt(least, l.Holds[j].Least)
-		l.Holds[j].Least = l.Holds[j].Least.minus(minDebt(amount, least), d)
+		h := &l.Holds[j]
+		by = minDebt(by, h.Least)
+		h.Least = h.Least.minus(by, unit.D)
+		if c < len(l.Changes) && l.Changes[c].Before == j+1 {
+			unit = l.unitBefore(c + 1)
+			by = l.Changes[c].cross(by, unit.D)
+			c++
+		}
 	}
-	a.Correct(t, l.Holds[i].ChargedAt, n, least)
+	a.Correct(t, l.Holds[i].ChargedAt, n, by)
 	l.raise(a, t)
 }
 
@@ -315,7 +325,14 @@ func (l *Ledger) remove(i int) {
 		l.leased -= h.Units
 	}
 	if i > 0 {
-		l.Holds[i-1].Least = minDebt(l.Holds[i-1].Least, l.Holds[i].Least)
+		before := &l.Holds[i-1].Least
+		if c := l.changeAfter(i - 1); c < len(l.Changes) && l.Changes[c].Before == i {
+			before = &l.Changes[c].Least
+		}
+		*before = minDebt(*before, l.Holds[i].Least)
 	}
 	l.Holds = slices.Delete(l.Holds, i, i+1)
+	if len(l.Changes) > 0 {
+		l.removeFromChanges(i)
+	}
 }

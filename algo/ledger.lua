@@ -1,6 +1,14 @@
--- Lua implementation of ledger.go and account.go. A ledger is a list of open holds {id,
--- units, charged_at, deadline, least, rest} in the order in which they began; least and
--- rest are a debt. An account has the state of the key in the field s.
+-- Lua implementation of ledger.go, limitchange.go and account.go. A ledger is a key with
+-- open holds. It is a table with these fields:
+--
+--   s        the state of the key
+--   w, h     the parameters of the limit, and the result of functions for its algorithm
+--   list     the open holds {id, units, charged_at, deadline, least, rest} in the order
+--            in which they began; least and rest are a debt
+--   kept     the number of earlier holds that are not in the list, or 0. least and rest
+--            are then the debt of the last of them
+--   p, d     what a unit costs under the limit of the latest change
+--   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
 
 local ledger = {}
 
@@ -8,149 +16,268 @@ local function less(a, a_rest, b, b_rest)
   return a < b or (a == b and a_rest < b_rest)
 end
 
--- account returns the account of a key with the state s, under a limit w of the algorithm
--- x.
-function ledger.account(x, w, s)
+-- functions returns the functions h for the algorithm x.
+function ledger.functions(x)
   x.corrections = x.corrections or x.holds()
-  local a, h = {s = s, x = x, w = w, slots = x.slots}, x.corrections
-  a.d = h.denominator(w)
-  function a.adopt(t)
-    local converted
-    a.s, converted = h.adopt(w, a.s, t)
-    return converted
-  end
-  function a.take(t, n)
-    local ok
-    a.s, ok = x.take(w, a.s, t, n)
-    return ok
-  end
-  function a.charge(t, n)
-    a.s = h.charge(w, a.s, t, n)
-  end
-  function a.set(_, s)
-    a.s = s
-  end
-  function a.remaining(t)
-    return x.answer(w, a.s, t, 0, 0, true).remaining
-  end
-  function a.charged_at()
-    return h.charged_at(w, a.s)
-  end
-  function a.debt(t)
-    return h.debt(w, a.s, t)
-  end
-  function a.debt_of(n)
-    return h.debt_of(w, n)
-  end
-  function a.correct(t, charged_at, n, least, rest)
-    a.s = h.correct(w, a.s, t, charged_at, n, least, rest)
-  end
-  return a
+  local h = x.corrections
+  h.take, h.answer, h.slots = x.take, x.answer, x.slots
+  return h
 end
 
--- observe updates the least debt of the newest segment.
-local function observe(list, a, t)
-  local hold = list[#list]
-  if hold then
-    local debt, rest = a.debt(t)
-    if less(debt, rest, hold.least, hold.rest) then
-      hold.least, hold.rest = debt, rest
-    end
+-- new returns a ledger without holds, of a key with the state s under a limit w.
+function ledger.new(h, w, s)
+  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0}
+end
+
+-- newest returns the newest segment, or nil if no hold is open.
+local function newest(l)
+  local list, changes = l.list, l.changes
+  if changes and changes[#changes].before == l.kept + #list then
+    return changes[#changes]
+  end
+  return list[#list] or l.kept > 0 and l or nil
+end
+
+-- lower reduces the least debt of a segment to debt and rest, if that is lower.
+local function lower(segment, debt, rest)
+  if less(debt, rest, segment.least, segment.rest) then
+    segment.least, segment.rest = debt, rest
   end
 end
 
--- adopt converts the state to the present limit. Fractions of a µs in the debts were in
--- units of the previous limit, so they are rounded down.
-local function adopt(list, a, t)
-  if #list == 0 or not a.adopt(t) then
+-- subtract subtracts by and by_rest from the least debt of a segment. d is the
+-- denominator.
+local function subtract(segment, by, by_rest, d)
+  segment.least, segment.rest = segment.least - by, segment.rest - by_rest
+  if segment.rest < 0 then
+    segment.least, segment.rest = segment.least - 1, segment.rest + d
+  end
+end
+
+-- observe updates the least debt of the newest segment, unless the algorithm has no
+-- debts.
+local function observe(l, t)
+  local segment = l.d > 0 and newest(l)
+  if segment then
+    lower(segment, l.h.debt(l.w, l.s, t))
+  end
+end
+
+-- merge_changes merges change i with the one before if no open hold was opened between
+-- them.
+local function merge_changes(l, i)
+  local c, later = l.changes[i - 1], l.changes[i]
+  if not c or not later or c.before ~= later.before then
     return
   end
-  for i = 1, #list do
-    list[i].rest = 0
+  c.least, c.rest = max(0, c.least - later.cut), 0
+  lower(c, later.least, later.rest)
+  c.cut = c.cut + later.cut
+  table.remove(l.changes, i)
+end
+
+-- adopt converts the state to the present limit, and records the change of the limit.
+local function adopt(l, t)
+  local list, h, w = l.list, l.h, l.w
+  if l.kept + #list == 0 then
+    return
   end
+  local p, d = h.unit(w)
+  if p ~= l.p or d ~= l.d then
+    for i = 1, #list do
+      list[i].charged_at = h.recount(w, l.s, t, list[i].charged_at, l.p)
+    end
+  end
+  local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d)
+  if changed and l.d > 0 then
+    local least, rest = h.debt(w, s, t)
+    l.changes = l.changes or {}
+    l.changes[#l.changes + 1] = {before = l.kept + #list, p = l.p, d = l.d, cut = cut, least = least, rest = rest}
+    merge_changes(l, #l.changes)
+  end
+  l.s, l.p, l.d = s, p, d
+end
+
+local function prepare(l, t)
+  observe(l, t)
+  adopt(l, t)
+end
+
+-- set changes the state to next.
+function ledger.set(l, t, next)
+  if l.kept + #l.list > 0 then
+    prepare(l, t)
+    l.s = next
+    observe(l, t)
+  else
+    l.s = next
+  end
+end
+
+-- take takes n units if they are available, and returns whether they were. A denial
+-- changes nothing.
+function ledger.take(l, t, n)
+  local next, ok = l.h.take(l.w, l.s, t, n)
+  if ok and next ~= l.s then
+    ledger.set(l, t, next)
+  end
+  return ok
+end
+
+-- charge charges n units, whether or not they are available.
+function ledger.charge(l, t, n)
+  prepare(l, t)
+  l.s = l.h.charge(l.w, l.s, t, n)
+  observe(l, t)
+end
+
+local function remaining(l, t)
+  return l.h.answer(l.w, l.s, t, 0, 0, true).remaining
+end
+ledger.remaining = remaining
+
+-- take_up_to takes n units, of which at most the remaining ones. It returns their number.
+function ledger.take_up_to(l, t, n)
+  prepare(l, t)
+  n = min(n, remaining(l, t))
+  l.s = l.h.take(l.w, l.s, t, n)
+  observe(l, t)
+  return n
+end
+
+-- change_after returns the index of the first change after hold i was opened.
+local function change_after(l, i)
+  local c = 1
+  while l.changes and l.changes[c] and l.changes[c].before < l.kept + i do
+    c = c + 1
+  end
+  return c
+end
+
+-- unit_before returns a table with p and d of the holds that were opened before change c.
+local function unit_before(l, c)
+  return l.changes and l.changes[c] or l
+end
+
+-- cross returns what is left of a debt after the change c, by which the state before it
+-- is too high. d is the denominator after the change.
+local function cross(c, by, d)
+  local cut = min(c.cut, by)
+  c.cut = c.cut - cut
+  by = by - cut
+  local rest = 0
+  if less(c.least, c.rest, by, 0) then
+    by, rest = c.least, c.rest
+  end
+  subtract(c, by, rest, d)
+  return by, rest
 end
 
 -- correct changes the state as if n units fewer had been charged when hold i began, and
 -- the least debts of all segments since then. See ledger.go.
-local function correct(list, a, i, t, n)
-  observe(list, a, t)
+local function correct(l, i, t, n)
   if n == 0 then
     return
   end
-  local amount, amount_rest = a.debt_of(n)
-  local first = list[i]
-  local least, rest, start, start_rest = first.least, first.rest, first.least, first.rest
-  for j = i, #list do
-    local hold = list[j]
-    if less(hold.least, hold.rest, least, rest) then
-      least, rest = hold.least, hold.rest
-    end
-    local by, by_rest = amount, amount_rest
-    if less(least, rest, by, by_rest) then
-      by, by_rest = least, rest
-    end
-    hold.least, hold.rest = hold.least - by, hold.rest - by_rest
-    if hold.rest < 0 then
-      hold.least, hold.rest = hold.least - 1, hold.rest + a.d
+  local list, c, by, rest = l.list, change_after(l, i), 0, 0
+  local unit = unit_before(l, c)
+  if unit.d > 0 then
+    by, rest = times(unit, n)
+    for j = i, #list do
+      local hold, change = list[j], l.changes and l.changes[c]
+      if less(hold.least, hold.rest, by, rest) then
+        by, rest = hold.least, hold.rest
+      end
+      subtract(hold, by, rest, unit.d)
+      if change and change.before == l.kept + j then
+        c = c + 1
+        unit = unit_before(l, c)
+        by, rest = cross(change, by, unit.d)
+      end
     end
   end
-  a.correct(t, first.charged_at, n, least, rest)
+  l.s = l.h.correct(l.w, l.s, t, list[i].charged_at, n, by, rest)
+end
+
+-- remove_from_changes updates the changes after hold i was removed.
+local function remove_from_changes(l, i)
+  local first, changes = change_after(l, i), l.changes
+  for c = first, #changes do
+    changes[c].before = changes[c].before - 1
+  end
+  if changes[1].before == 0 then
+    table.remove(changes, 1)
+  else
+    merge_changes(l, first)
+  end
+  if #changes == 0 then
+    l.changes = nil
+  end
 end
 
 -- remove removes hold i. Its segment becomes part of the segment before.
-local function remove(list, i)
+local function remove(l, i)
+  local list = l.list
   local hold, before = list[i], list[i - 1]
-  if before and less(hold.least, hold.rest, before.least, before.rest) then
-    before.least, before.rest = hold.least, hold.rest
+  if before and l.changes then
+    local change = l.changes[change_after(l, i - 1)]
+    before = change and change.before == l.kept + i - 1 and change or before
+  end
+  if before then
+    lower(before, hold.least, hold.rest)
   end
   for j = i, #list do
     list[j] = list[j + 1]
+  end
+  if l.changes then
+    remove_from_changes(l, i)
   end
 end
 
 -- expire ends the holds that have expired by t, the earliest deadline first. If release
 -- is true, each of them is corrected as if it had been cancelled at its deadline. It
--- returns whether a hold has expired.
-function ledger.expire(list, a, t, release)
-  local expired = false
+-- returns whether a hold has expired, and the earliest deadline of the others.
+function ledger.expire(l, t, release)
+  local list, expired = l.list, false
   while true do
-    local first
-    for i = 1, #list do
-      if list[i].deadline <= t and (not first or list[i].deadline < list[first].deadline) then
+    local first = 1
+    for i = 2, #list do
+      if list[i].deadline < list[first].deadline then
         first = i
       end
     end
-    if not first then
-      return expired
+    local hold = list[first]
+    if not hold or hold.deadline > t then
+      return expired, hold and hold.deadline or EXACT
     end
     expired = true
-    local hold = list[first]
     if release then
-      adopt(list, a, hold.deadline)
-      correct(list, a, first, hold.deadline, hold.units)
+      prepare(l, hold.deadline)
+      correct(l, first, hold.deadline, hold.units)
     end
-    remove(list, first)
+    remove(l, first)
   end
 end
 
--- change calls method, a method of the account that changes it at t. It returns the
--- result of the method.
-function ledger.change(list, a, t, method, n)
-  adopt(list, a, t)
-  observe(list, a, t)
-  local result = method(t, n)
-  observe(list, a, t)
-  return result
-end
-
--- open adds a hold whose units were just charged at t.
-function ledger.open(list, a, t, id, units, deadline)
-  local least, rest = a.debt(t)
-  list[#list + 1] = {id = id, units = units, charged_at = a.charged_at(), deadline = deadline, least = least, rest = rest}
+-- open adds a hold whose units were just charged at t, and returns it.
+function ledger.open(l, t, id, units, deadline)
+  local segment, least, rest = newest(l), nil, nil
+  if not segment then
+    l.p, l.d = l.h.unit(l.w)
+  end
+  if segment and units == 0 then
+    least, rest = segment.least, segment.rest -- the state may not have been converted
+  else
+    least, rest = l.h.debt(l.w, l.s, t)
+  end
+  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
+  l.list[#l.list + 1] = hold
+  return hold
 end
 
 -- find returns the index of the hold with the id, or nil.
-function ledger.find(list, id)
+function ledger.find(l, id)
+  local list = l.list
   for i = 1, #list do
     if list[i].id == id then
       return i
@@ -161,25 +288,24 @@ end
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
 -- charges a higher one if clip is false, and otherwise as many of the further units as
 -- remain.
-function ledger.finish(list, a, t, i, actual, clip)
-  adopt(list, a, t)
-  local held = list[i].units
-  if a.slots then
+function ledger.finish(l, t, i, actual, clip)
+  local held = l.list[i].units
+  prepare(l, t)
+  if l.h.slots then
     actual = 0
   end
   if actual <= held then
-    correct(list, a, i, t, held - actual)
-    remove(list, i)
+    correct(l, i, t, held - actual)
+    remove(l, i)
     return
   end
-  observe(list, a, t)
-  remove(list, i)
+  remove(l, i)
   if clip then
-    a.take(t, min(actual - held, a.remaining(t)))
+    l.s = l.h.take(l.w, l.s, t, min(actual - held, remaining(l, t)))
   else
-    a.charge(t, actual - held)
+    l.s = l.h.charge(l.w, l.s, t, actual - held)
   end
-  observe(list, a, t)
+  observe(l, t)
 end
 
 -- last_release returns the last deadline of a hold with units, or 0.
@@ -212,14 +338,14 @@ end
 
 -- answer returns the decision on a request for asked units, of which none are spent after
 -- it. The waits of slots depend on the deadlines; see ledger.go.
-function ledger.answer(list, a, t, asked, allowed)
-  local d = a.x.answer(a.w, a.s, t, asked, 0, allowed)
-  if not a.slots then
+function ledger.answer(l, t, asked, allowed)
+  local d = l.h.answer(l.w, l.s, t, asked, 0, allowed)
+  if not l.h.slots then
     return d
   end
-  d.reset_after = max(0, last_release(list) - t)
+  d.reset_after = max(0, last_release(l.list) - t)
   if not allowed and not d.never then
-    d.retry_after = released_by(list, asked - (a.w.limit - a.s.b)) - t
+    d.retry_after = released_by(l.list, asked - (l.w.limit - l.s.b)) - t
   end
   return d
 end

@@ -16,48 +16,50 @@ import (
 // holdDriver is the Lua side of TestLuaHoldsEqualGo: it executes one step and returns the
 // fields of the decision, the units that were granted and the number of open holds.
 const holdDriver = `
-local w, s, list
+local w, l
 
 local drive = {}
 
-function drive.bind(...) w = x.new({...}) end
-function drive.forget() s, list = {a = 0, b = 0, c = 0}, {} end
+function drive.bind(...)
+  w = x.new({...})
+  if l then
+    l.w = w
+  end
+end
+function drive.forget() l = ledger.new(ledger.functions(x), w, {a = 0, b = 0, c = 0}) end
 
 function drive.step(verb, t, n, id, deadline, release, clip)
-  local a = ledger.account(x, w, s)
-  ledger.expire(list, a, t, release)
-  local asked, allowed, granted, i = 0, true, 0, ledger.find(list, id)
-  s = a.s
+  ledger.expire(l, t, release)
+  local asked, allowed, granted, i = 0, true, 0, ledger.find(l, id)
   if verb == 'take' or verb == 'hold' then
     asked = n
-    allowed = ledger.change(list, a, t, a.take, n)
+    allowed = ledger.take(l, t, n)
     if allowed then
       asked = 0
       if verb == 'hold' then
-        ledger.open(list, a, t, id, n, deadline)
+        ledger.open(l, t, id, n, deadline)
       end
-    else
-      a.s = s
     end
   elseif verb == 'peek' then
     local _
-    _, allowed = x.take(w, s, t, n)
+    _, allowed = x.take(w, l.s, t, n)
     asked = n
   elseif verb == 'commit' and i then
-    ledger.finish(list, a, t, i, n, clip)
+    ledger.finish(l, t, i, n, clip)
   elseif verb == 'extend' and i then
-    list[i].deadline = deadline
+    l.list[i].deadline = deadline
   elseif verb == 'debit' then
-    ledger.change(list, a, t, a.charge, n)
+    ledger.charge(l, t, n)
   elseif verb == 'up_to' then
-    granted = min(n, a.remaining(t))
-    ledger.change(list, a, t, a.take, granted)
+    granted = ledger.take_up_to(l, t, n)
   elseif verb == 'refund' then
-    ledger.change(list, a, t, a.set, x.refund(w, a.s, t, n))
+    local next = x.refund(w, l.s, t, n)
+    if next ~= l.s then
+      ledger.set(l, t, next)
+    end
   end
-  s = a.s
-  local d = ledger.answer(list, a, t, asked, allowed)
-  return d.allowed, d.never, d.limit, d.remaining, d.retry_after, d.reset_after, granted, #list
+  local d = ledger.answer(l, t, asked, allowed)
+  return d.allowed, d.never, d.limit, d.remaining, d.retry_after, d.reset_after, granted, #l.list
 end
 
 return drive
@@ -73,10 +75,14 @@ type luaHolds struct {
 
 // begin starts a trace on an unused key with the limit of k.
 func (k *luaHolds) begin(of *holdKey) {
-	k.terms = of.terms()
-	k.dated, _ = of.step.(algo.Dated)
+	k.change(of)
 	k.call("forget", 0)
-	if k.dated == nil {
+}
+
+// change binds the limit of k.
+func (k *luaHolds) change(of *holdKey) {
+	k.terms = of.terms()
+	if k.dated, _ = of.step.(algo.Dated); k.dated == nil {
 		k.bind(k.terms)
 	}
 }
@@ -174,7 +180,14 @@ func compareHoldTrace(a algo.Algorithm, d generator, other *luaHolds) (steps int
 	other.begin(k)
 	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
 	const length = 40
+	changing := d.oneIn(2)
 	for i := range length {
+		if changing && d.oneIn(8) {
+			trace.limit = d.changedHoldLimit(a, trace.limit)
+			trace.text += fmt.Sprintf("\nlimit %v", trace.limit)
+			k.bind(a, trace.limit)
+			other.change(k)
+		}
 		s := trace.next(i, k.known)
 		got, want := other.run(&s, k.release, clip), k.run(&s, clip)
 		if !reflect.DeepEqual(got, want) {

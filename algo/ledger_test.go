@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
@@ -32,12 +33,21 @@ func TestHoldsEqualModel(t *testing.T) {
 func runHoldTrace(t *testing.T, a algo.Algorithm, d generator) {
 	t.Helper()
 	l := holdLimit(d, a)
+	changing := d.oneIn(2)
+	if whole := wholeUnits(d, l); changing && !a.Name.Windowed() && accepts(a, whole) {
+		l = whole
+	}
 	k, m := newHoldKey(a, l), model.NewHolds(a.Name)
 	k.release = a.Name.OnlyHolds() || d.oneIn(2)
 	m.Release = k.release
 	m.Clip = d.oneIn(3)
 	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
 	for i := range 40 {
+		if changing && d.oneIn(8) {
+			trace.changeLimit(a)
+			l = trace.limit
+			k.bind(a, l)
+		}
 		s := trace.next(i, k.known)
 		got, want := k.run(&s, m.Clip), runOnModel(m, l, &s)
 		if !reflect.DeepEqual(got, want) {
@@ -74,6 +84,32 @@ func (r *holdTrace) next(i int, known []string) holdStep {
 	return s
 }
 
+// changeLimit changes the limit of the trace. The model does not define what a count is
+// after a change of the period.
+func (r *holdTrace) changeLimit(a algo.Algorithm) {
+	l := r.limit
+	switch {
+	case l.Concurrent || a.Name.Windowed():
+		l.Rate = pick(r.generator, 1+r.upTo(2*l.Rate), 1+r.upTo(10))
+	default:
+		l = wholeUnits(r.generator, l)
+	}
+	if accepts(a, l) {
+		r.limit = l
+	}
+	r.text += fmt.Sprintf("\nlimit %v", r.limit)
+}
+
+// wholeUnits returns a limit similar to l under which a unit takes a whole number of µs.
+// A fraction would be rounded when the limit changes.
+func wholeUnits(d generator, l headgate.Limit) headgate.Limit {
+	unit := time.Duration(1+d.upTo(3*max(1, l.Period.Microseconds()/l.Rate))) * time.Microsecond
+	l.Rate = 1 + d.upTo(20)
+	l.Period = unit * time.Duration(l.Rate)
+	l.Burst = pick(d, 0, l.Burst, 1+d.upTo(2*l.Capacity()), 1+d.upTo(10))
+	return l
+}
+
 // holdLimit returns a random limit under which a state can represent 40 debits of twice
 // the capacity.
 func holdLimit(d generator, a algo.Algorithm) headgate.Limit {
@@ -84,11 +120,25 @@ func holdLimit(d generator, a algo.Algorithm) headgate.Limit {
 		} else if d.oneIn(2) && !l.Concurrent {
 			l.Rate, l.Period, l.Burst = 1+d.upTo(11), 7*headgate.MinPeriod, l.Burst%20
 		}
-		fill := l.Capacity() / l.Rate * l.Period.Microseconds()
-		if a.Check(l) == nil && l.Capacity() <= 1e7 && fill < 1e13 {
+		if mayHold(a, l) {
 			return l
 		}
 	}
+}
+
+// changedHoldLimit returns a limit that replaces l.
+func (d generator) changedHoldLimit(a algo.Algorithm, l headgate.Limit) headgate.Limit {
+	for range 20 {
+		if c := d.changed(a, l); mayHold(a, c) {
+			return c
+		}
+	}
+	return holdLimit(d, a)
+}
+
+func mayHold(a algo.Algorithm, l headgate.Limit) bool {
+	fill := l.Capacity() / l.Rate * l.Period.Microseconds()
+	return accepts(a, l) && l.Capacity() <= 1e7 && fill < 1e13
 }
 
 func (r *holdTrace) pickVerb() string {
@@ -149,18 +199,10 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 	switch s.verb {
 	case "take", "hold":
 		asked = s.n
-		before := k.state
-		k.ledger.Prepare(account, s.t)
-		if allowed = account.Take(s.t, s.n); allowed {
-			k.ledger.Observe(account, s.t)
-		}
+		allowed = k.take(account, s.t, s.n)
 		if allowed && s.verb == "hold" {
 			k.ledger.Open(account, s.t, id, s.n, s.deadline)
 			k.known = append(k.known, s.id)
-		}
-		k.save(account)
-		if !allowed && k.log == nil {
-			k.state = before
 		}
 	case "commit":
 		if i >= 0 {
@@ -180,12 +222,11 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 		account.Take(s.t, out.granted)
 		k.ledger.Observe(account, s.t)
 	case "refund":
-		k.ledger.Prepare(account, s.t)
-		k.save(account)
 		var r result
 		k.do(&step{verb: refund, t: s.t, n: s.n}, &r)
-		account = k.account()
-		k.ledger.Observe(account, s.t)
+		if a, ok := account.(*algo.StateAccount); ok && k.state != a.State {
+			k.ledger.Set(a, s.t, k.state)
+		}
 	}
 	k.save(account)
 	if allowed { // otherwise the decision is that of a peek with the same units
@@ -196,6 +237,19 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 	}
 	out.decision, out.open = k.peek(s.t, asked), len(k.ledger.Holds)
 	return out
+}
+
+// take takes n units. A denial changes nothing.
+func (k *holdKey) take(a algo.Account, t, n int64) bool {
+	s, ok := a.(*algo.StateAccount)
+	if !ok {
+		return a.Take(t, n)
+	}
+	next, ok := s.Step.Take(s.State, t, n)
+	if ok && next != s.State {
+		k.ledger.Set(s, t, next)
+	}
+	return ok
 }
 
 // peek returns the decision of a peek with n units.

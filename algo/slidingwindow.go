@@ -152,6 +152,35 @@ func (w *slidingWindow) Charge(s State, t, n int64) State {
 // ChargedAt returns the end of the window in which the units were counted.
 func (w *slidingWindow) ChargedAt(s State) int64 { return s.A }
 
+// Unit returns the period.
+func (w *slidingWindow) Unit() Unit { return Unit{P: w.period} }
+
+// Adopt moves the counts to the windows in which they count under this period.
+func (w *slidingWindow) Adopt(s State, t int64, from Unit) (next State, cut int64, changed bool) {
+	if from == w.Unit() {
+		return s, 0, false
+	}
+	return w.at(s, t), 0, true
+}
+
+// Recount returns the end of the window to which Adopt moves the units, or 0. s has the
+// units in cur if they were counted in the window that ends at s.A, and in prev if they
+// were counted in the one before.
+func (w *slidingWindow) Recount(s State, t, chargedAt int64, from Unit) int64 {
+	now, passed := w.at(s, t), s.A <= windowEnd(t, w.period)-w.period
+	switch {
+	case now.B == 0 && now.C == 0:
+		return 0
+	case chargedAt == s.A && passed:
+		return now.A - w.period
+	case chargedAt == s.A:
+		return now.A
+	case chargedAt == s.A-from.P && !passed:
+		return now.A - w.period
+	}
+	return 0
+}
+
 // Correct decreases the count of the window in which the units were counted: cur, prev,
 // or none if more than one window has passed.
 func (w *slidingWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
@@ -159,9 +188,9 @@ func (w *slidingWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	switch {
 	case now.B == 0 && now.C == 0:
 		return s
-	case chargedAt > now.A-w.period:
+	case chargedAt == now.A:
 		now.C -= min(n, now.C)
-	case chargedAt > now.A-2*w.period:
+	case chargedAt == now.A-w.period:
 		now.B -= min(n, now.B)
 	}
 	return now

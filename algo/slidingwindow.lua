@@ -116,7 +116,6 @@ end
 -- holds returns the functions that correct charges; see account.go.
 function sliding_window.holds()
   local h = no_debt()
-  h.by_instant = true
   function h.charged_at(_, s)
     return s.a
   end
@@ -128,15 +127,39 @@ function sliding_window.holds()
     now.c = min(now.c + n, MAX_COUNT)
     return now
   end
+  function h.unit(w)
+    return w.period, 0
+  end
+  -- adopt moves the counts to the windows in which they count under this period.
+  function h.adopt(w, s, t, period)
+    if period == w.period then
+      return s, 0, false
+    end
+    return at(w, s, t), 0, true
+  end
+  -- recount returns the end of the window to which adopt moves the units, or 0. s has the
+  -- units in cur if they were counted in the window that ends at s.a, and in prev if they
+  -- were counted in the one before.
+  function h.recount(w, s, t, charged_at, period)
+    local now, passed = at(w, s, t), s.a <= t - t % w.period
+    if now.b == 0 and now.c == 0 then
+      return 0
+    elseif charged_at == s.a then
+      return passed and now.a - w.period or now.a
+    elseif charged_at == s.a - period and not passed then
+      return now.a - w.period
+    end
+    return 0
+  end
   -- correct decreases the count of the window in which the units were counted: cur, prev,
   -- or none if more than one window has passed.
   function h.correct(w, s, t, charged_at, n)
     local now = at(w, s, t)
     if now.b == 0 and now.c == 0 then
       return s
-    elseif charged_at > now.a - w.period then
+    elseif charged_at == now.a then
       now.c = now.c - min(n, now.c)
-    elseif charged_at > now.a - 2 * w.period then
+    elseif charged_at == now.a - w.period then
       now.b = now.b - min(n, now.b)
     end
     return now

@@ -263,10 +263,17 @@ func (b *bucket) Charge(s State, t, n int64) State {
 	return State{A: maxExact, C: b.fingerprint}
 }
 
-// Adopt is carryOver.
-func (b *bucket) Adopt(s State, t int64) (State, bool) {
-	return b.carryOver(s, t), s.C != b.fingerprint
+// Adopt is carryOver. It cuts the time by which carryOver reduces TAT.
+func (b *bucket) Adopt(s State, t int64, _ Unit) (next State, cut int64, changed bool) {
+	if s.C == b.fingerprint {
+		return s, 0, false
+	}
+	next = b.carryOver(s, t)
+	return next, max(0, b.ResetAt(s)-next.A), true
 }
+
+// Recount returns 0; see ChargedAt.
+func (b *bucket) Recount(State, int64, int64, Unit) int64 { return 0 }
 
 // ChargedAt returns 0: a correction does not depend on when the units were charged.
 func (b *bucket) ChargedAt(State) int64 { return 0 }
@@ -279,18 +286,11 @@ func (b *bucket) Debt(s State, t int64) Debt {
 	return Debt{s.A - t, s.B}
 }
 
-// DebtOf returns n·T.
-func (b *bucket) DebtOf(n int64) Debt {
-	whole, r := b.units(n)
-	return Debt{whole, r}
-}
+// Unit returns T.
+func (b *bucket) Unit() Unit { return Unit{b.t.p, b.t.d} }
 
-// Denominator returns d of T = p/d.
-func (b *bucket) Denominator() int64 { return b.t.d }
-
-// Correct makes TAT earlier by the least of n·T and least.
-func (b *bucket) Correct(s State, t, _, n int64, least Debt) State {
-	by := minDebt(b.DebtOf(n), least)
+// Correct makes TAT earlier by the parameter by.
+func (b *bucket) Correct(s State, t, _, _ int64, by Debt) State {
 	return b.back(s, t, by.Whole, by.Rest)
 }
 

@@ -14,17 +14,6 @@ function bucket.new(terms)
   }
 end
 
--- times returns n·T as whole µs and a remainder in units of 1/d µs. A result of 2^53 µs
--- or more is not exact, but it is exact that it exceeds any TAT.
-local function times(f, n)
-  local whole = floor(f.p / f.d)
-  local q, r = mul_div(f.p % f.d, n, f.d)
-  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
-    return EXACT, 0
-  end
-  return n * whole + q, r
-end
-
 -- units_in returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
 -- rounded up. The result must be below 2^53.
 local function units_in(f, whole, r)
@@ -221,15 +210,21 @@ end
 
 -- holds returns the functions that correct charges; see account.go.
 function bucket.holds()
-  local h = {debt_of = times}
+  local h = {}
+  -- adopt is carry_over. It cuts the time by which carry_over reduces TAT.
   function h.adopt(b, s, t)
-    return carry_over(b, s, t), s.c ~= b.fingerprint
+    if s.c == b.fingerprint then
+      return s, 0, false
+    end
+    local next = carry_over(b, s, t)
+    return next, max(0, bucket.reset_at(b, s) - next.a), true
   end
-  function h.charged_at()
+  function h.recount()
     return 0
   end
-  function h.denominator(b)
-    return b.d
+  h.charged_at = h.recount
+  function h.unit(b)
+    return b.p, b.d
   end
   function h.debt(_, s, t)
     if s.a < t then
@@ -256,13 +251,9 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
-  -- correct makes TAT earlier by the least of n·T and the least debt.
-  function h.correct(b, s, t, _, n, least, rest)
-    local whole, r = times(b, n)
-    if least < whole or (least == whole and rest < r) then
-      whole, r = least, rest
-    end
-    return back(b, s, t, whole, r)
+  -- correct makes TAT earlier by a debt.
+  function h.correct(b, s, t, _, _, by, rest)
+    return back(b, s, t, by, rest)
   end
   return h
 end

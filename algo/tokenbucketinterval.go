@@ -215,12 +215,12 @@ func (b *intervalBucket) Charge(s State, t, n int64) State {
 // Debt returns the missing tokens.
 func (b *intervalBucket) Debt(s State, t int64) Debt { return Debt{Whole: b.at(s, t).missing} }
 
-// DebtOf returns n tokens.
-func (b *intervalBucket) DebtOf(n int64) Debt { return Debt{Whole: n} }
+// Unit returns one token.
+func (b *intervalBucket) Unit() Unit { return Unit{1, 1} }
 
-// Correct returns the least of n and least tokens. The intervals stay where they are.
-func (b *intervalBucket) Correct(s State, t, _, n int64, least Debt) State {
-	return b.Refund(s, t, min(n, least.Whole))
+// Correct returns the tokens of the parameter by. The intervals stay where they are.
+func (b *intervalBucket) Correct(s State, t, _, _ int64, by Debt) State {
+	return b.Refund(s, t, by.Whole)
 }
 
 // Raise makes at least n tokens missing. If no more are missing, the interval begins at t,

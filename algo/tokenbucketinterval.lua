@@ -164,8 +164,8 @@ function interval_bucket.holds()
     local _, missing = at(b, s, t)
     return missing, 0
   end
-  function h.debt_of(_, n)
-    return n, 0
+  function h.unit()
+    return 1, 1
   end
   -- charge adds n to the missing tokens. At most 10^9 tokens can be owed.
   function h.charge(b, s, t, n)
@@ -175,8 +175,8 @@ function interval_bucket.holds()
     local last, missing = at(b, s, t)
     return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
   end
-  function h.correct(b, s, t, _, n, least)
-    return interval_bucket.refund(b, s, t, min(n, least))
+  function h.correct(b, s, t, _, _, by)
+    return interval_bucket.refund(b, s, t, by)
   end
   return h
 end

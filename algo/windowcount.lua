@@ -84,7 +84,6 @@ end
 -- of them adds correct.
 function counter.holds()
   local h = no_debt()
-  h.by_instant = true
   function h.charged_at(_, s)
     return s.a
   end

@@ -89,44 +89,77 @@ func (c *cell) dropHolds() {
 	c.ledger = algo.Ledger{}
 }
 
-// A value with open holds has, after the instant from which it is unused, the number of
-// holds as a varint, and the holds in the order in which they were opened: the id and, as
-// varints, the units, the deadline, where the units were charged and the least debt (2
-// numbers). This is at most 46 bytes for a hold, because either the fourth number is 0 or
-// the last two are.
-func appendHolds(b []byte, holds []algo.Hold) []byte {
-	b = binary.AppendUvarint(b, uint64(len(holds)))
-	for i := range holds {
-		h := &holds[i]
+// A value with open holds has, after the instant from which it is unused, numbers as
+// varints: the number of holds; for each hold in the order in which they were opened, the
+// id, the units, the deadline, where the units were charged and the least debt (2
+// numbers); what a unit costs (2); the number of changes of the limit, and each of them
+// (6). This is at most 46 bytes for a hold, because either the fourth number is 0 or the
+// last two are.
+func appendHolds(b []byte, l *algo.Ledger) []byte {
+	b = binary.AppendUvarint(b, uint64(len(l.Holds)))
+	for i := range l.Holds {
+		h := &l.Holds[i]
 		b = append(b, h.ID[:]...)
-		for _, n := range []int64{h.Units, h.Deadline, h.ChargedAt, h.Least.Whole, h.Least.Rest} {
-			b = binary.AppendUvarint(b, uint64(n))
-		}
+		b = appendNumbers(b, h.Units, h.Deadline, h.ChargedAt, h.Least.Whole, h.Least.Rest)
+	}
+	b = appendNumbers(b, l.Unit.P, l.Unit.D, int64(len(l.Changes)))
+	for i := range l.Changes {
+		c := &l.Changes[i]
+		b = appendNumbers(b, int64(c.Before), c.Unit.P, c.Unit.D, c.Cut, c.Least.Whole, c.Least.Rest)
+	}
+	return b
+}
+
+func appendNumbers(b []byte, numbers ...int64) []byte {
+	for _, n := range numbers {
+		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
 }
 
 // decodeHolds decodes the holds at the beginning of b, and returns what follows them.
-func decodeHolds(b []byte) (holds []algo.Hold, rest []byte, err error) {
-	count, size := binary.Uvarint(b)
-	if size <= 0 || count == 0 || count > maxHolds {
-		return nil, nil, errForeign
-	}
-	b = b[size:]
-	for range count {
+func decodeHolds(b []byte) (l algo.Ledger, rest []byte, err error) {
+	r := numbers{rest: b}
+	count := r.next(maxHolds)
+	for i := int64(0); i < count && !r.invalid; i++ {
 		var h algo.Hold
-		if len(b) < len(h.ID) {
-			return nil, nil, errForeign
+		if len(r.rest) < len(h.ID) {
+			return l, nil, errForeign
 		}
-		b = b[copy(h.ID[:], b):]
-		for _, to := range []*int64{&h.Units, &h.Deadline, &h.ChargedAt, &h.Least.Whole, &h.Least.Rest} {
-			n, size := binary.Uvarint(b)
-			if size <= 0 || n > maxA {
-				return nil, nil, errForeign
-			}
-			*to, b = int64(n), b[size:]
-		}
-		holds = append(holds, h)
+		r.rest = r.rest[copy(h.ID[:], r.rest):]
+		h.Units, h.Deadline, h.ChargedAt = r.next(maxA), r.next(maxA), r.next(maxA)
+		h.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(maxA)}
+		l.Holds = append(l.Holds, h)
 	}
-	return holds, b, nil
+	l.Unit = algo.Unit{P: r.next(maxA), D: r.next(maxA)}
+	last := int64(0)
+	for changes := r.next(count); changes > 0 && !r.invalid; changes-- {
+		c := algo.Change{Before: int(r.next(count)), Unit: algo.Unit{P: r.next(maxA), D: r.next(maxA)}, Cut: r.next(maxA)}
+		c.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(maxA)}
+		r.invalid = r.invalid || int64(c.Before) <= last || c.Unit.D == 0
+		last = int64(c.Before)
+		l.Changes = append(l.Changes, c)
+	}
+	if r.invalid || count == 0 {
+		return l, nil, errForeign
+	}
+	return l, r.rest, nil
+}
+
+// numbers reads varints.
+type numbers struct {
+	rest    []byte
+	invalid bool // whether a number was missing or too large
+}
+
+// next returns the next number, which is at most most. If it is not valid, next returns
+// 0.
+func (r *numbers) next(most int64) int64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 || n > uint64(most) {
+		r.invalid = true
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return int64(n)
 }

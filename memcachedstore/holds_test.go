@@ -2,6 +2,7 @@ package memcachedstore
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -189,13 +190,15 @@ func TestValueWithHolds(t *testing.T) {
 		{log: &algo.Log{}},
 		{log: logOf(algo.LogEntry{At: 5, Total: 1}, algo.LogEntry{At: 6, Total: 2}), unusedAt: 7},
 	} {
-		c.ledger = algo.Ledger{Holds: holds}
+		c.ledger = algo.Ledger{Holds: holds, Unit: algo.Unit{P: maxA, D: 7}, Changes: []algo.Change{
+			{Before: 1, Unit: algo.Unit{P: 8, D: maxA}, Cut: 9, Least: algo.Debt{Whole: maxA, Rest: 3}}, {Before: 2, Unit: algo.Unit{P: 1, D: 1}},
+		}}
 		got := cell{raw: c.value()}
 		if err := got.decode(c.log != nil); err != nil {
 			t.Errorf("%+v: got error %v", c, err)
 			continue
 		}
-		if got.state != c.state || got.unusedAt != c.unusedAt || !slices.Equal(got.ledger.Holds, holds) || c.log != nil && !slices.Equal(entriesOf(got.log), entriesOf(c.log)) {
+		if got.state != c.state || got.unusedAt != c.unusedAt || !reflect.DeepEqual(got.ledger, c.ledger) || c.log != nil && !slices.Equal(entriesOf(got.log), entriesOf(c.log)) {
 			t.Errorf("got %+v want %+v", got, c)
 		}
 		for n := range got.raw {

@@ -98,7 +98,7 @@ func (c *cell) decode(isLog bool) error {
 	rest := c.raw[headLength:]
 	if c.raw[0] != format {
 		var err error
-		if c.ledger.Holds, rest, err = decodeHolds(rest); err != nil {
+		if c.ledger, rest, err = decodeHolds(rest); err != nil {
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ func (c *cell) valueHead() []byte {
 		return binary.BigEndian.AppendUint64(append(make([]byte, 0, size), format), uint64(c.unusedAt))
 	}
 	b := append(make([]byte, 0, size+len(c.raw)+64), format+heldFormat)
-	return appendHolds(binary.BigEndian.AppendUint64(b, uint64(c.unusedAt)), c.ledger.Holds)
+	return appendHolds(binary.BigEndian.AppendUint64(b, uint64(c.unusedAt)), &c.ledger)
 }
 
 // keep sets the state to next, which is unused from resetAt on. A state that has not

@@ -22,7 +22,7 @@ local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 -- UP_TO_ALL takes the same number of units with every run.
 local EACH, ALL, PEEK_ALL, OPEN_ALL, UP_TO_ALL = 0, 1, 2, 3, 4
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
-local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS = 7, 8, 9, 10, 11, 12 -- see holds.lua
+local OPEN = 7 -- the first of the verbs of holds; see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 -- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
 -- the key expires, or 0 if that is not stored.

@@ -26,6 +26,9 @@ var logChunksLua string
 //go:embed slowpath.lua
 var slowpathLua string
 
+//go:embed holdvalue.lua
+var holdValueLua string
+
 //go:embed holds.lua
 var holdsLua string
 
@@ -68,12 +71,18 @@ func algorithmsText() string {
 }
 
 // storeText returns the Lua code of this store. Code that most calls do not need is in a
-// branch, because creating a function takes time even if the function is never called.
+// branch or a function, because creating a function takes time even if the function is
+// never called.
 func storeText() string {
-	holds := "local function make_holds()\n" + algo.LuaLocal("ledger", algo.LedgerLua()) + holdsLua + "end\n"
+	ledgers := luaFunction("make_ledgers", algo.LuaLocal("ledger", algo.LedgerLua())+holdsLua)
+	holds := luaFunction("make_holds", strings.Replace(holdValueLua, "--LEDGERS\n", ledgers, 1))
+	logs := "local log_store = #KEYS > plain and (function()\n" + logLua + logChunksLua + "return log_store\nend)()\n"
 	slow := strings.Replace(slowpathLua, "--HOLDS\n", holds, 1)
-	return preludeLua + fastpathLua + "if pos <= size then\n" + logLua + logChunksLua + slow + "end\n" + commitLua
+	return preludeLua + fastpathLua + "if pos <= size then\n" + logs + slow + "end\n" + commitLua
 }
+
+// luaFunction returns a Lua function with the given body.
+func luaFunction(name, body string) string { return "local function " + name + "()\n" + body + "end\n" }
 
 // algorithmNumber returns the number that decideText gives an algorithm.
 func algorithmNumber(name headgate.Algorithm) byte {

@@ -148,12 +148,12 @@ local function read_debits()
     end
     last_rule[k] = last_rule[k] or c.rule
     if held[k] then
-      states[k] = holds().load(k, c.rule, states[k])
+      states[k] = holds().ledgers().load(k, c.rule, states[k], mode == ALL)
     end
     if k > plain then
       local log = log_of(k)
       if log.held then
-        holds().load(k, c.rule)
+        holds().ledgers().load(k, c.rule, nil, mode == ALL)
       end
       c.fits = log_store.fits(log, c.rule, c.asked)
     else
@@ -171,7 +171,7 @@ local function apply_debits(list)
     local c = list[i]
     local k, rule = c.k, c.rule
     if k <= plain then
-      local take = held[k] and holds().take
+      local take = held[k] and holds().ledgers().take
       states[k] = take and take(k, rule, states[k], c.n) or rule.x.take(rule.w, states[k], t, c.n)
       last_rule[k] = rule
     else
@@ -192,7 +192,7 @@ local function run_all()
     if c.k > plain then
       answer(log_of(c.k), log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
     elseif c.rule.x.slots then
-      holds().answer(c)
+      holds().ledgers().answer(c)
     end
   end
 end
@@ -204,9 +204,9 @@ elseif mode >= OPEN_ALL then
     held[k] = held[k] or ''
   end
   if mode == OPEN_ALL then
-    holds().open_all()
+    holds().ledgers().open_all()
   else
-    holds().take_up_to_all()
+    holds().ledgers().take_up_to_all()
   end
 else
   run_all()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -122,4 +123,31 @@ type recorder struct {
 func (r *recorder) Run(ctx context.Context, calls []redisstore.Call, replies []redisstore.Reply) {
 	r.last = calls[0]
 	r.Client.Run(ctx, calls, replies)
+}
+
+// holdTTL is the time after which the holds of the benchmark expire.
+const holdTTL = time.Minute
+
+// holder opens a hold instead of taking a unit. If commit is true, it commits the hold.
+type holder struct {
+	*ours
+	commit bool
+}
+
+func holdRow(commit bool) func(string, bench.Limit) (Limiter, error) {
+	return func(addr string, limit bench.Limit) (Limiter, error) {
+		l, err := redisstoreRow(redisstore.Options{Namespace: map[bool]string{true: "committed", false: "held"}[commit]})(addr, limit)
+		if err != nil {
+			return nil, err
+		}
+		return &holder{l.(*ours), commit}, nil
+	}
+}
+
+func (h *holder) Allow(ctx context.Context, key string) (bool, error) {
+	hold, err := h.Hold(ctx, key, 2, holdTTL)
+	if err == nil && hold.OK() && h.commit {
+		_, err = hold.Commit(ctx, 1)
+	}
+	return err == nil && hold.OK(), err
 }

@@ -54,6 +54,15 @@ func OneCaller() []Row {
 	return append(Redis(), Row{Name: "headgate's script alone", New: newReplay, Floor: true})
 }
 
+// Holds returns the rows that compare holds with takes.
+func Holds() []Row {
+	return []Row{
+		{Name: "take", New: redisstoreRow(batched)},
+		{Name: "hold", New: holdRow(false)},
+		{Name: "hold and commit", New: holdRow(true)},
+	}
+}
+
 // Memcached returns the rows for memcached.
 func Memcached() []Row {
 	return []Row{

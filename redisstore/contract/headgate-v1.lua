@@ -62,6 +62,17 @@ local function ceil_div(a, b)
   return q
 end
 
+-- times returns n·p/d and the remainder, for a table with the fields p and d. A result of
+-- 2^53 or more is not exact, but it is exact that it exceeds any instant in a state.
+local function times(f, n)
+  local whole = floor(f.p / f.d)
+  local q, r = mul_div(f.p % f.d, n, f.d)
+  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
+    return EXACT, 0
+  end
+  return n * whole + q, r
+end
+
 local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or log: 2^30 − 1
 
 -- no_debt returns the functions of holds that are equal for all algorithms that count in
@@ -69,15 +80,15 @@ local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or lo
 local function no_debt()
   local h = {}
   function h.adopt(_, s)
-    return s, false
+    return s, 0, false
+  end
+  function h.recount(_, _, _, charged_at)
+    return charged_at
   end
   function h.debt()
     return 0, 0
   end
-  h.debt_of = h.debt
-  function h.denominator()
-    return 1
-  end
+  h.unit = h.debt
   return h
 end
 
@@ -98,17 +109,6 @@ function bucket.new(terms)
     full = terms[6], full_r = terms[7],
     fingerprint = terms[8], leaky = false,
   }
-end
-
--- times returns n·T as whole µs and a remainder in units of 1/d µs. A result of 2^53 µs
--- or more is not exact, but it is exact that it exceeds any TAT.
-local function times(f, n)
-  local whole = floor(f.p / f.d)
-  local q, r = mul_div(f.p % f.d, n, f.d)
-  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
-    return EXACT, 0
-  end
-  return n * whole + q, r
 end
 
 -- units_in returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
@@ -307,15 +307,21 @@ end
 
 -- holds returns the functions that correct charges; see account.go.
 function bucket.holds()
-  local h = {debt_of = times}
+  local h = {}
+  -- adopt is carry_over. It cuts the time by which carry_over reduces TAT.
   function h.adopt(b, s, t)
-    return carry_over(b, s, t), s.c ~= b.fingerprint
+    if s.c == b.fingerprint then
+      return s, 0, false
+    end
+    local next = carry_over(b, s, t)
+    return next, max(0, bucket.reset_at(b, s) - next.a), true
   end
-  function h.charged_at()
+  function h.recount()
     return 0
   end
-  function h.denominator(b)
-    return b.d
+  h.charged_at = h.recount
+  function h.unit(b)
+    return b.p, b.d
   end
   function h.debt(_, s, t)
     if s.a < t then
@@ -342,13 +348,9 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
-  -- correct makes TAT earlier by the least of n·T and the least debt.
-  function h.correct(b, s, t, _, n, least, rest)
-    local whole, r = times(b, n)
-    if least < whole or (least == whole and rest < r) then
-      whole, r = least, rest
-    end
-    return back(b, s, t, whole, r)
+  -- correct makes TAT earlier by a debt.
+  function h.correct(b, s, t, _, _, by, rest)
+    return back(b, s, t, by, rest)
   end
   return h
 end
@@ -526,8 +528,8 @@ function interval_bucket.holds()
     local _, missing = at(b, s, t)
     return missing, 0
   end
-  function h.debt_of(_, n)
-    return n, 0
+  function h.unit()
+    return 1, 1
   end
   -- charge adds n to the missing tokens. At most 10^9 tokens can be owed.
   function h.charge(b, s, t, n)
@@ -537,8 +539,8 @@ function interval_bucket.holds()
     local last, missing = at(b, s, t)
     return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
   end
-  function h.correct(b, s, t, _, n, least)
-    return interval_bucket.refund(b, s, t, min(n, least))
+  function h.correct(b, s, t, _, _, by)
+    return interval_bucket.refund(b, s, t, by)
   end
   return h
 end
@@ -636,7 +638,6 @@ end
 -- of them adds correct.
 function counter.holds()
   local h = no_debt()
-  h.by_instant = true
   function h.charged_at(_, s)
     return s.a
   end
@@ -681,10 +682,29 @@ local holds = counter.holds
 -- holds returns the functions that correct charges; see account.go.
 function counter.holds()
   local h = holds()
+  function h.unit(w)
+    return w.period, 0
+  end
+  -- adopt moves the count to the window in which it counts under this period.
+  function h.adopt(w, s, t, period)
+    if period == w.period then
+      return s, 0, false
+    end
+    local window_end, _, count = at(w, s, t)
+    return count_state(window_end, count), 0, true
+  end
+  -- recount returns the end of that window, if it contains the units.
+  function h.recount(w, s, t, charged_at)
+    local window_end, _, count = at(w, s, t)
+    if count == 0 or charged_at ~= s.a then
+      return 0
+    end
+    return window_end
+  end
   -- correct decreases the count if the units were counted in the present window.
   function h.correct(w, s, t, charged_at, n)
     local window_end, _, count = at(w, s, t)
-    if count == 0 or charged_at <= window_end - w.period then
+    if count == 0 or charged_at ~= s.a then
       return s
     end
     return count_state(window_end, count - min(n, count))
@@ -972,7 +992,6 @@ end
 -- holds returns the functions that correct charges; see account.go.
 function sliding_window.holds()
   local h = no_debt()
-  h.by_instant = true
   function h.charged_at(_, s)
     return s.a
   end
@@ -984,15 +1003,39 @@ function sliding_window.holds()
     now.c = min(now.c + n, MAX_COUNT)
     return now
   end
+  function h.unit(w)
+    return w.period, 0
+  end
+  -- adopt moves the counts to the windows in which they count under this period.
+  function h.adopt(w, s, t, period)
+    if period == w.period then
+      return s, 0, false
+    end
+    return at(w, s, t), 0, true
+  end
+  -- recount returns the end of the window to which adopt moves the units, or 0. s has the
+  -- units in cur if they were counted in the window that ends at s.a, and in prev if they
+  -- were counted in the one before.
+  function h.recount(w, s, t, charged_at, period)
+    local now, passed = at(w, s, t), s.a <= t - t % w.period
+    if now.b == 0 and now.c == 0 then
+      return 0
+    elseif charged_at == s.a then
+      return passed and now.a - w.period or now.a
+    elseif charged_at == s.a - period and not passed then
+      return now.a - w.period
+    end
+    return 0
+  end
   -- correct decreases the count of the window in which the units were counted: cur, prev,
   -- or none if more than one window has passed.
   function h.correct(w, s, t, charged_at, n)
     local now = at(w, s, t)
     if now.b == 0 and now.c == 0 then
       return s
-    elseif charged_at > now.a - w.period then
+    elseif charged_at == now.a then
       now.c = now.c - min(n, now.c)
-    elseif charged_at > now.a - 2 * w.period then
+    elseif charged_at == now.a - w.period then
       now.b = now.b - min(n, now.b)
     end
     return now
@@ -1022,17 +1065,6 @@ function bucket.new(terms)
     full = terms[6], full_r = terms[7],
     fingerprint = terms[8], leaky = false,
   }
-end
-
--- times returns n·T as whole µs and a remainder in units of 1/d µs. A result of 2^53 µs
--- or more is not exact, but it is exact that it exceeds any TAT.
-local function times(f, n)
-  local whole = floor(f.p / f.d)
-  local q, r = mul_div(f.p % f.d, n, f.d)
-  if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
-    return EXACT, 0
-  end
-  return n * whole + q, r
 end
 
 -- units_in returns (whole + r/d)/T, the number of units that refill in whole + r/d µs,
@@ -1231,15 +1263,21 @@ end
 
 -- holds returns the functions that correct charges; see account.go.
 function bucket.holds()
-  local h = {debt_of = times}
+  local h = {}
+  -- adopt is carry_over. It cuts the time by which carry_over reduces TAT.
   function h.adopt(b, s, t)
-    return carry_over(b, s, t), s.c ~= b.fingerprint
+    if s.c == b.fingerprint then
+      return s, 0, false
+    end
+    local next = carry_over(b, s, t)
+    return next, max(0, bucket.reset_at(b, s) - next.a), true
   end
-  function h.charged_at()
+  function h.recount()
     return 0
   end
-  function h.denominator(b)
-    return b.d
+  h.charged_at = h.recount
+  function h.unit(b)
+    return b.p, b.d
   end
   function h.debt(_, s, t)
     if s.a < t then
@@ -1266,13 +1304,9 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
-  -- correct makes TAT earlier by the least of n·T and the least debt.
-  function h.correct(b, s, t, _, n, least, rest)
-    local whole, r = times(b, n)
-    if least < whole or (least == whole and rest < r) then
-      whole, r = least, rest
-    end
-    return back(b, s, t, whole, r)
+  -- correct makes TAT earlier by a debt.
+  function h.correct(b, s, t, _, _, by, rest)
+    return back(b, s, t, by, rest)
   end
   return h
 end
@@ -1384,7 +1418,6 @@ end
 -- of them adds correct.
 function counter.holds()
   local h = no_debt()
-  h.by_instant = true
   function h.charged_at(_, s)
     return s.a
   end
@@ -1575,7 +1608,7 @@ local unpack_from, pack, concat = struct.unpack, struct.pack, table.concat
 -- UP_TO_ALL takes the same number of units with every run.
 local EACH, ALL, PEEK_ALL, OPEN_ALL, UP_TO_ALL = 0, 1, 2, 3, 4
 local TAKE, PEEK, REFUND, RESET, RESERVE, CANCEL, UNDO = 0, 1, 2, 3, 4, 5, 6
-local OPEN, COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS = 7, 8, 9, 10, 11, 12 -- see holds.lua
+local OPEN = 7 -- the first of the verbs of holds; see holds.lua
 local STATE, STATE_BYTES, FORMAT = '<BdI4I4', 17, 1
 -- VALUE is the format of a state in Redis. Its last field is the instant in ms at which
 -- the key expires, or 0 if that is not stored.
@@ -1723,6 +1756,7 @@ while pos <= size and mode == EACH and plain == #KEYS and not any_held do
   last_rule[k], pos = rule, next
 end
 if pos <= size then
+local log_store = #KEYS > plain and (function()
 -- The storage of sliding logs. An entry consists of an instant and the running total of
 -- units up to this entry. Totals are stored modulo 2^32: a log has at most 10^9 units,
 -- so the difference of two totals is exact. The units of a range of entries are such a
@@ -2419,6 +2453,8 @@ function chunked()
 
   return store
 end
+return log_store
+end)()
 -- The slow path executes the remaining runs, from the run at pos on.
 
 -- mark_at decodes a state in the arguments of a run. It also returns the position after
@@ -2527,10 +2563,71 @@ end
 -- first needed.
 local holds_made
 local function make_holds()
+-- Keys with open holds. The value of such a key is its state with the format HELD, then
+-- the holds. A sliding log contains the holds as log.lua describes. The holds are HEAD
+-- (flags, an instant that is not after the earliest deadline, what a unit costs, and the
+-- number of changes), then a CHANGE for each change of the limit, and a RECORD for each
+-- hold, in the order in which the holds began. The field m of a record is the least debt
+-- of its segment or, for an algorithm that counts in windows or a log, where the units
+-- were charged. See ledger.lua.
+--
+-- This text opens most holds, and writes the keys. Everything else is in holds.lua.
+--
+-- A hold has a name of 12 bytes, and a checksum of the request that opened it. A request
+-- with the same name and another checksum is a conflict.
+--
+-- A hold that has ended before its deadline is kept until then as a key of its own, so
+-- that a repeated request has no effect. The run has the number of this key, or 0 if a
+-- request to open the hold cannot be a repeated one.
+local holds = {}
+local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI4', 44
+local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
+local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
+local ENDED = '<c4d'
+local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
+local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
+local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
+
+-- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
+-- holds, if open_encoded has opened one, and the last deadline of these; the state at the
+-- beginning of the script, after the holds that had expired were ended.
+local entries, opened, last_opened, base = {}, {}, {}, {}
+
+-- stored_expiry returns the expiry that is stored in the value of key k, or 0.
+local function stored_expiry(k)
+  return held[k] ~= '' and unpack_from('<d', held[k], VALUE_BYTES - 7) or 0
+end
+
+-- ended_hold returns the checksum and the deadline of a hold that has ended, if its
+-- deadline is after t.
+local function ended_hold(record)
+  local ended = redis.call('GET', KEYS[record])
+  if ended then
+    local sum, deadline = unpack_from(ENDED, ended)
+    if deadline > t then
+      return sum, deadline
+    end
+  end
+end
+
+local HELD_REPLY = '<Bd' .. VALUE:sub(2)
+
+-- ledgers returns the functions for holds that are decoded. They are created when they
+-- are first needed.
+local ledgers_made
+local function make_ledgers()
 local ledger = (function()
--- Lua implementation of ledger.go and account.go. A ledger is a list of open holds {id,
--- units, charged_at, deadline, least, rest} in the order in which they began; least and
--- rest are a debt. An account has the state of the key in the field s.
+-- Lua implementation of ledger.go, limitchange.go and account.go. A ledger is a key with
+-- open holds. It is a table with these fields:
+--
+--   s        the state of the key
+--   w, h     the parameters of the limit, and the result of functions for its algorithm
+--   list     the open holds {id, units, charged_at, deadline, least, rest} in the order
+--            in which they began; least and rest are a debt
+--   kept     the number of earlier holds that are not in the list, or 0. least and rest
+--            are then the debt of the last of them
+--   p, d     what a unit costs under the limit of the latest change
+--   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
 
 local ledger = {}
 
@@ -2538,149 +2635,268 @@ local function less(a, a_rest, b, b_rest)
   return a < b or (a == b and a_rest < b_rest)
 end
 
--- account returns the account of a key with the state s, under a limit w of the algorithm
--- x.
-function ledger.account(x, w, s)
+-- functions returns the functions h for the algorithm x.
+function ledger.functions(x)
   x.corrections = x.corrections or x.holds()
-  local a, h = {s = s, x = x, w = w, slots = x.slots}, x.corrections
-  a.d = h.denominator(w)
-  function a.adopt(t)
-    local converted
-    a.s, converted = h.adopt(w, a.s, t)
-    return converted
-  end
-  function a.take(t, n)
-    local ok
-    a.s, ok = x.take(w, a.s, t, n)
-    return ok
-  end
-  function a.charge(t, n)
-    a.s = h.charge(w, a.s, t, n)
-  end
-  function a.set(_, s)
-    a.s = s
-  end
-  function a.remaining(t)
-    return x.answer(w, a.s, t, 0, 0, true).remaining
-  end
-  function a.charged_at()
-    return h.charged_at(w, a.s)
-  end
-  function a.debt(t)
-    return h.debt(w, a.s, t)
-  end
-  function a.debt_of(n)
-    return h.debt_of(w, n)
-  end
-  function a.correct(t, charged_at, n, least, rest)
-    a.s = h.correct(w, a.s, t, charged_at, n, least, rest)
-  end
-  return a
+  local h = x.corrections
+  h.take, h.answer, h.slots = x.take, x.answer, x.slots
+  return h
 end
 
--- observe updates the least debt of the newest segment.
-local function observe(list, a, t)
-  local hold = list[#list]
-  if hold then
-    local debt, rest = a.debt(t)
-    if less(debt, rest, hold.least, hold.rest) then
-      hold.least, hold.rest = debt, rest
-    end
+-- new returns a ledger without holds, of a key with the state s under a limit w.
+function ledger.new(h, w, s)
+  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0}
+end
+
+-- newest returns the newest segment, or nil if no hold is open.
+local function newest(l)
+  local list, changes = l.list, l.changes
+  if changes and changes[#changes].before == l.kept + #list then
+    return changes[#changes]
+  end
+  return list[#list] or l.kept > 0 and l or nil
+end
+
+-- lower reduces the least debt of a segment to debt and rest, if that is lower.
+local function lower(segment, debt, rest)
+  if less(debt, rest, segment.least, segment.rest) then
+    segment.least, segment.rest = debt, rest
   end
 end
 
--- adopt converts the state to the present limit. Fractions of a µs in the debts were in
--- units of the previous limit, so they are rounded down.
-local function adopt(list, a, t)
-  if #list == 0 or not a.adopt(t) then
+-- subtract subtracts by and by_rest from the least debt of a segment. d is the
+-- denominator.
+local function subtract(segment, by, by_rest, d)
+  segment.least, segment.rest = segment.least - by, segment.rest - by_rest
+  if segment.rest < 0 then
+    segment.least, segment.rest = segment.least - 1, segment.rest + d
+  end
+end
+
+-- observe updates the least debt of the newest segment, unless the algorithm has no
+-- debts.
+local function observe(l, t)
+  local segment = l.d > 0 and newest(l)
+  if segment then
+    lower(segment, l.h.debt(l.w, l.s, t))
+  end
+end
+
+-- merge_changes merges change i with the one before if no open hold was opened between
+-- them.
+local function merge_changes(l, i)
+  local c, later = l.changes[i - 1], l.changes[i]
+  if not c or not later or c.before ~= later.before then
     return
   end
-  for i = 1, #list do
-    list[i].rest = 0
+  c.least, c.rest = max(0, c.least - later.cut), 0
+  lower(c, later.least, later.rest)
+  c.cut = c.cut + later.cut
+  table.remove(l.changes, i)
+end
+
+-- adopt converts the state to the present limit, and records the change of the limit.
+local function adopt(l, t)
+  local list, h, w = l.list, l.h, l.w
+  if l.kept + #list == 0 then
+    return
   end
+  local p, d = h.unit(w)
+  if p ~= l.p or d ~= l.d then
+    for i = 1, #list do
+      list[i].charged_at = h.recount(w, l.s, t, list[i].charged_at, l.p)
+    end
+  end
+  local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d)
+  if changed and l.d > 0 then
+    local least, rest = h.debt(w, s, t)
+    l.changes = l.changes or {}
+    l.changes[#l.changes + 1] = {before = l.kept + #list, p = l.p, d = l.d, cut = cut, least = least, rest = rest}
+    merge_changes(l, #l.changes)
+  end
+  l.s, l.p, l.d = s, p, d
+end
+
+local function prepare(l, t)
+  observe(l, t)
+  adopt(l, t)
+end
+
+-- set changes the state to next.
+function ledger.set(l, t, next)
+  if l.kept + #l.list > 0 then
+    prepare(l, t)
+    l.s = next
+    observe(l, t)
+  else
+    l.s = next
+  end
+end
+
+-- take takes n units if they are available, and returns whether they were. A denial
+-- changes nothing.
+function ledger.take(l, t, n)
+  local next, ok = l.h.take(l.w, l.s, t, n)
+  if ok and next ~= l.s then
+    ledger.set(l, t, next)
+  end
+  return ok
+end
+
+-- charge charges n units, whether or not they are available.
+function ledger.charge(l, t, n)
+  prepare(l, t)
+  l.s = l.h.charge(l.w, l.s, t, n)
+  observe(l, t)
+end
+
+local function remaining(l, t)
+  return l.h.answer(l.w, l.s, t, 0, 0, true).remaining
+end
+ledger.remaining = remaining
+
+-- take_up_to takes n units, of which at most the remaining ones. It returns their number.
+function ledger.take_up_to(l, t, n)
+  prepare(l, t)
+  n = min(n, remaining(l, t))
+  l.s = l.h.take(l.w, l.s, t, n)
+  observe(l, t)
+  return n
+end
+
+-- change_after returns the index of the first change after hold i was opened.
+local function change_after(l, i)
+  local c = 1
+  while l.changes and l.changes[c] and l.changes[c].before < l.kept + i do
+    c = c + 1
+  end
+  return c
+end
+
+-- unit_before returns a table with p and d of the holds that were opened before change c.
+local function unit_before(l, c)
+  return l.changes and l.changes[c] or l
+end
+
+-- cross returns what is left of a debt after the change c, by which the state before it
+-- is too high. d is the denominator after the change.
+local function cross(c, by, d)
+  local cut = min(c.cut, by)
+  c.cut = c.cut - cut
+  by = by - cut
+  local rest = 0
+  if less(c.least, c.rest, by, 0) then
+    by, rest = c.least, c.rest
+  end
+  subtract(c, by, rest, d)
+  return by, rest
 end
 
 -- correct changes the state as if n units fewer had been charged when hold i began, and
 -- the least debts of all segments since then. See ledger.go.
-local function correct(list, a, i, t, n)
-  observe(list, a, t)
+local function correct(l, i, t, n)
   if n == 0 then
     return
   end
-  local amount, amount_rest = a.debt_of(n)
-  local first = list[i]
-  local least, rest, start, start_rest = first.least, first.rest, first.least, first.rest
-  for j = i, #list do
-    local hold = list[j]
-    if less(hold.least, hold.rest, least, rest) then
-      least, rest = hold.least, hold.rest
-    end
-    local by, by_rest = amount, amount_rest
-    if less(least, rest, by, by_rest) then
-      by, by_rest = least, rest
-    end
-    hold.least, hold.rest = hold.least - by, hold.rest - by_rest
-    if hold.rest < 0 then
-      hold.least, hold.rest = hold.least - 1, hold.rest + a.d
+  local list, c, by, rest = l.list, change_after(l, i), 0, 0
+  local unit = unit_before(l, c)
+  if unit.d > 0 then
+    by, rest = times(unit, n)
+    for j = i, #list do
+      local hold, change = list[j], l.changes and l.changes[c]
+      if less(hold.least, hold.rest, by, rest) then
+        by, rest = hold.least, hold.rest
+      end
+      subtract(hold, by, rest, unit.d)
+      if change and change.before == l.kept + j then
+        c = c + 1
+        unit = unit_before(l, c)
+        by, rest = cross(change, by, unit.d)
+      end
     end
   end
-  a.correct(t, first.charged_at, n, least, rest)
+  l.s = l.h.correct(l.w, l.s, t, list[i].charged_at, n, by, rest)
+end
+
+-- remove_from_changes updates the changes after hold i was removed.
+local function remove_from_changes(l, i)
+  local first, changes = change_after(l, i), l.changes
+  for c = first, #changes do
+    changes[c].before = changes[c].before - 1
+  end
+  if changes[1].before == 0 then
+    table.remove(changes, 1)
+  else
+    merge_changes(l, first)
+  end
+  if #changes == 0 then
+    l.changes = nil
+  end
 end
 
 -- remove removes hold i. Its segment becomes part of the segment before.
-local function remove(list, i)
+local function remove(l, i)
+  local list = l.list
   local hold, before = list[i], list[i - 1]
-  if before and less(hold.least, hold.rest, before.least, before.rest) then
-    before.least, before.rest = hold.least, hold.rest
+  if before and l.changes then
+    local change = l.changes[change_after(l, i - 1)]
+    before = change and change.before == l.kept + i - 1 and change or before
+  end
+  if before then
+    lower(before, hold.least, hold.rest)
   end
   for j = i, #list do
     list[j] = list[j + 1]
+  end
+  if l.changes then
+    remove_from_changes(l, i)
   end
 end
 
 -- expire ends the holds that have expired by t, the earliest deadline first. If release
 -- is true, each of them is corrected as if it had been cancelled at its deadline. It
--- returns whether a hold has expired.
-function ledger.expire(list, a, t, release)
-  local expired = false
+-- returns whether a hold has expired, and the earliest deadline of the others.
+function ledger.expire(l, t, release)
+  local list, expired = l.list, false
   while true do
-    local first
-    for i = 1, #list do
-      if list[i].deadline <= t and (not first or list[i].deadline < list[first].deadline) then
+    local first = 1
+    for i = 2, #list do
+      if list[i].deadline < list[first].deadline then
         first = i
       end
     end
-    if not first then
-      return expired
+    local hold = list[first]
+    if not hold or hold.deadline > t then
+      return expired, hold and hold.deadline or EXACT
     end
     expired = true
-    local hold = list[first]
     if release then
-      adopt(list, a, hold.deadline)
-      correct(list, a, first, hold.deadline, hold.units)
+      prepare(l, hold.deadline)
+      correct(l, first, hold.deadline, hold.units)
     end
-    remove(list, first)
+    remove(l, first)
   end
 end
 
--- change calls method, a method of the account that changes it at t. It returns the
--- result of the method.
-function ledger.change(list, a, t, method, n)
-  adopt(list, a, t)
-  observe(list, a, t)
-  local result = method(t, n)
-  observe(list, a, t)
-  return result
-end
-
--- open adds a hold whose units were just charged at t.
-function ledger.open(list, a, t, id, units, deadline)
-  local least, rest = a.debt(t)
-  list[#list + 1] = {id = id, units = units, charged_at = a.charged_at(), deadline = deadline, least = least, rest = rest}
+-- open adds a hold whose units were just charged at t, and returns it.
+function ledger.open(l, t, id, units, deadline)
+  local segment, least, rest = newest(l), nil, nil
+  if not segment then
+    l.p, l.d = l.h.unit(l.w)
+  end
+  if segment and units == 0 then
+    least, rest = segment.least, segment.rest -- the state may not have been converted
+  else
+    least, rest = l.h.debt(l.w, l.s, t)
+  end
+  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
+  l.list[#l.list + 1] = hold
+  return hold
 end
 
 -- find returns the index of the hold with the id, or nil.
-function ledger.find(list, id)
+function ledger.find(l, id)
+  local list = l.list
   for i = 1, #list do
     if list[i].id == id then
       return i
@@ -2691,25 +2907,24 @@ end
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
 -- charges a higher one if clip is false, and otherwise as many of the further units as
 -- remain.
-function ledger.finish(list, a, t, i, actual, clip)
-  adopt(list, a, t)
-  local held = list[i].units
-  if a.slots then
+function ledger.finish(l, t, i, actual, clip)
+  local held = l.list[i].units
+  prepare(l, t)
+  if l.h.slots then
     actual = 0
   end
   if actual <= held then
-    correct(list, a, i, t, held - actual)
-    remove(list, i)
+    correct(l, i, t, held - actual)
+    remove(l, i)
     return
   end
-  observe(list, a, t)
-  remove(list, i)
+  remove(l, i)
   if clip then
-    a.take(t, min(actual - held, a.remaining(t)))
+    l.s = l.h.take(l.w, l.s, t, min(actual - held, remaining(l, t)))
   else
-    a.charge(t, actual - held)
+    l.s = l.h.charge(l.w, l.s, t, actual - held)
   end
-  observe(list, a, t)
+  observe(l, t)
 end
 
 -- last_release returns the last deadline of a hold with units, or 0.
@@ -2742,14 +2957,14 @@ end
 
 -- answer returns the decision on a request for asked units, of which none are spent after
 -- it. The waits of slots depend on the deadlines; see ledger.go.
-function ledger.answer(list, a, t, asked, allowed)
-  local d = a.x.answer(a.w, a.s, t, asked, 0, allowed)
-  if not a.slots then
+function ledger.answer(l, t, asked, allowed)
+  local d = l.h.answer(l.w, l.s, t, asked, 0, allowed)
+  if not l.h.slots then
     return d
   end
-  d.reset_after = max(0, last_release(list) - t)
+  d.reset_after = max(0, last_release(l.list) - t)
   if not allowed and not d.never then
-    d.retry_after = released_by(list, asked - (a.w.limit - a.s.b)) - t
+    d.retry_after = released_by(l.list, asked - (l.w.limit - l.s.b)) - t
   end
   return d
 end
@@ -2757,214 +2972,256 @@ end
 return ledger
 
 end)()
--- Keys with open holds. The value of such a key is its state with the format HELD, then
--- the list of holds. A sliding log contains the list as log.lua describes. The list is
--- HEAD (flags, and an instant that is not after the earliest deadline), then a RECORD for
--- each hold, in the order in which the holds began. The field m of a record is the least
--- debt of its segment or, for an algorithm that counts in windows or a log, where the
--- units were charged.
---
--- A hold has a name of 12 bytes, and a checksum of the request that opened it. A request
--- with the same name and another checksum is a conflict.
---
--- A hold that has ended before its deadline is kept until then as a key of its own, so
--- that a repeated request has no effect. The run has the number of this key, or 0 if a
--- request to open the hold cannot be a repeated one.
-local holds = {}
-local HEAD, RECORD, ENDED = '<Bd', '<c12c4dddI4', '<c4d'
-local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
-local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
-local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
-local entries = {}
+-- The functions for keys with open holds that need a ledger. The text of ledger.lua
+-- precedes this text, and holdvalue.lua is around both.
+local ledgers, NOT_HELD = {}, {}
+local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS = 8, 9, 10, 11, 12 -- the verbs after OPEN
 
 local function has(flags, flag)
   return flags % (2 * flag) >= flag
 end
 
--- entry_of returns the holds of key k: the list for the ledger, and the fields of HEAD.
+-- log_functions are ledger.functions for a sliding log. The parameters of its limit are
+-- the rule, and its state is the log, which the functions change.
+local log_functions = no_debt()
+
+function log_functions.take(rule, log, _, n)
+  local ok = log_store.fits(log, rule, n)
+  if ok then
+    log_store.take(log, rule, n)
+  end
+  return log, ok
+end
+
+function log_functions.charge(rule, log, _, n)
+  log_store.take(log, rule, n)
+  return log
+end
+
+function log_functions.answer(rule, log, _, n, _, allowed)
+  return log_store.answer(log, rule, n, allowed)
+end
+
+function log_functions.charged_at(_, log)
+  return log_store.charged_at(log)
+end
+
+function log_functions.correct(rule, log, at, charged_at, n)
+  log_store.correct(log, rule, at, charged_at, n)
+  return log
+end
+
+-- load_from decodes the holds after the first ones, whose number is the parameter kept.
+-- The least debt of the last hold that was not decoded is in the ledger.
+local function load_from(e, kept)
+  local list, at = {}, e.at + kept * RECORD_BYTES
+  for i = 1, e.kept - kept do
+    local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.held, at)
+    list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}, after
+  end
+  local last = list[#list]
+  last.least, last.rest = e.least, e.rest
+  for i = 1, #e.list do
+    list[#list + 1] = e.list[i]
+  end
+  e.list, e.kept = list, kept
+  if kept > 0 then
+    e.least, e.rest = unpack_from(SEGMENT, e.held, e.at + kept * RECORD_BYTES - SEGMENT_BYTES)
+  end
+end
+
+-- read decodes the head of the holds in the value v, from the position at on.
+local function read(e, v, at)
+  local changes
+  e.flags, e.next, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
+  for i = 1, changes do
+    local c = {}
+    e.changes = e.changes or {}
+    c.before, c.p, c.d, c.cut, c.least, c.rest, at = unpack_from(CHANGE, v, at)
+    e.changes[i] = c
+  end
+  e.held, e.at, e.kept = v, at, (#v - at + 1) / RECORD_BYTES
+  e.least, e.rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
+end
+
+-- entry_of returns the ledger of key k. Most holds are decoded only when they are needed:
+-- the holds that are not in the list are in the string held, from the position at on. The
+-- constructor has all fields, because adding a field to a table is slow.
 local function entry_of(k)
   local e = entries[k]
   if e then
     return e
   end
-  e = {list = {}, flags = 0, next = EXACT}
-  local v, at = held[k], VALUE_BYTES + 1
+  e = {
+    s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
+    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false,
+  }
+  local v = opened[k] or held[k]
   if k > plain then
-    logs[k].held = logs[k].held or ''
-    v, at = logs[k].held, 1
-  end
-  if v ~= '' then
-    e.flags, e.next, at = unpack_from(HEAD, v, at)
-    while at <= #v do
-      local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, v, at)
-      e.list[#e.list + 1] = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}
-      at = after
+    e.log = logs[k]
+    v = e.log.held or ''
+    e.log.held = v
+    if v ~= '' then
+      read(e, v, 1)
     end
+  elseif v ~= '' then
+    read(e, v, opened[k] and 1 or VALUE_BYTES + 1)
+    e.changed, e.write = opened[k] ~= nil, opened[k] ~= nil
   end
   entries[k] = e
   return e
 end
 
--- log_account is ledger.account for a sliding log.
-local function log_account(log, rule)
-  local a = {log = log, rule = rule, d = 1}
-  function a.adopt()
-    return false
+-- use sets the state of the ledger, and the rule under which it is used.
+local function use(e, rule, s)
+  if e.log then
+    e.h, e.w, e.s = log_functions, rule, e.log
+  else
+    e.h, e.w, e.s = ledger.functions(rule.x), rule.w, s
   end
-  function a.take(_, n)
-    local ok = log_store.fits(log, rule, n)
-    if ok then
-      log_store.take(log, rule, n)
-    end
-    return ok
-  end
-  function a.charge(_, n)
-    log_store.take(log, rule, n)
-  end
-  function a.remaining()
-    return log_store.answer(log, rule, 0, true).remaining
-  end
-  function a.charged_at()
-    return log_store.charged_at(log)
-  end
-  function a.debt()
-    return 0, 0
-  end
-  a.debt_of = a.debt
-  function a.correct(at, charged_at, n)
-    log_store.correct(log, rule, at, charged_at, n)
-  end
-  return a
 end
 
--- begin returns the holds and the account of key k with the state s, after the holds that
--- have expired were ended.
+-- begin returns the ledger of key k with the state s, after the holds that have expired
+-- were ended.
 local function begin(k, rule, s)
   local e = entry_of(k)
-  local a = k > plain and log_account(logs[k], rule) or ledger.account(rule.x, rule.w, s)
-  if e.next <= t and ledger.expire(e.list, a, t, has(e.flags, RELEASE)) then
-    e.changed = true
+  use(e, rule, s)
+  if e.kept > 0 then
+    local p, d = e.h.unit(e.w)
+    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log then
+      load_from(e, 0)
+    end
   end
-  e.base = e.base or a.s
-  return e, a
+  if e.next <= t then
+    local expired
+    expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
+    e.changed = e.changed or expired
+  end
+  base[k] = base[k] or e.s
+  return e
+end
+
+-- position returns the number of the hold with the id if it is not in the list, or nil.
+local function position(e, id)
+  local at = e.at
+  while e.kept > 0 do
+    local found = e.held:find(id, at, true)
+    local i = found and (found - e.at) / RECORD_BYTES + 1
+    if not found or i > e.kept then
+      return
+    elseif i % 1 == 0 then
+      return i
+    end
+    at = found + 1
+  end
+end
+
+-- find returns the index of the hold with the id in the list, or nil. It decodes this
+-- hold, the hold before it and all later ones.
+local function find(e, id)
+  local before = position(e, id)
+  if before then
+    load_from(e, max(0, before - 2))
+  end
+  local i = ledger.find(e, id)
+  if i == 1 and e.kept > 0 then
+    load_from(e, e.kept - 1)
+    i = 2
+  end
+  return i
 end
 
 -- reply_with appends the result of a request for n units to the reply: its status, the
 -- units that TAKE_UP_TO has taken or the deadline of the hold, and the state after the
 -- request or the decision about a log or slots.
-local function reply_with(e, a, status, value, n)
+local function reply_with(e, status, value, n)
+  local s, denied = e.s, status == DENIED
+  if not e.log and not e.h.slots then
+    answers[#answers + 1] = pack(HELD_REPLY, status, value, FORMAT, s.a, s.b, s.c, 0)
+    return
+  end
   answers[#answers + 1] = pack('<Bd', status, value)
-  local denied = status == DENIED
-  if a.log then
-    answer(a.log, log_store.answer(a.log, a.rule, denied and n or 0, not denied))
-  elseif a.slots then
-    answer(e, ledger.answer(e.list, a, t, denied and n or 0, not denied))
-  else
-    answers[#answers + 1] = pack(VALUE, FORMAT, a.s.a, a.s.b, a.s.c, 0)
-  end
+  answer(e.log or NOT_HELD, ledger.answer(e, t, denied and n or 0, not denied))
 end
 
--- ended_hold returns the checksum and the deadline of a hold that has ended, if its
--- deadline is after t.
-local function ended_hold(record)
-  local ended = redis.call('GET', KEYS[record])
-  if ended then
-    local sum, deadline = unpack_from(ENDED, ended)
-    if deadline > t then
-      return sum, deadline
-    end
-  end
-end
-
--- check_open returns the status of the request c to open a hold, or nil if it may be
--- opened. It sets the deadline of a hold that was opened before.
-local function check_open(e, c, max_open)
-  local i, sum = ledger.find(e.list, c.id), nil
+-- check_open returns the status of a request to open a hold, or nil if it may be opened.
+-- The second result is the deadline of a hold that was opened before.
+local function check_open(e, id, sum, max_open, record)
+  local i = position(e, id) and find(e, id) or ledger.find(e, id)
+  local before, deadline
   if i then
-    sum, c.deadline = e.list[i].sum, e.list[i].deadline
-  elseif c.record > 0 then
-    sum, c.deadline = ended_hold(c.record)
+    before, deadline = e.list[i].sum, e.list[i].deadline
+  elseif record > 0 then
+    before, deadline = ended_hold(record)
   end
-  if sum then
-    return sum == c.sum and REPLAYED or CONFLICT
-  elseif #e.list >= max_open then
+  if before then
+    return before == sum and REPLAYED or CONFLICT, deadline
+  elseif e.kept + #e.list >= max_open then
     return TOO_MANY
   end
 end
 
--- open_args returns a request for n units with the arguments of OPEN, and the position
--- after them.
-local function open_args(n, pos)
-  local c = {n = n}
-  c.id, c.sum, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
-  return c, pos
+-- add_hold opens a hold, and returns its deadline.
+local function add_hold(e, id, sum, n, ttl, flags)
+  local deadline = t + ttl
+  ledger.open(e, t, id, n, deadline).sum = sum
+  e.flags, e.next, e.last, e.changed = flags, min(e.next, deadline), max(e.last, deadline), true
+  return deadline
 end
 
--- add_hold adds the hold of the request c.
-local function add_hold(e, a, c)
-  c.deadline = t + c.ttl
-  ledger.open(e.list, a, t, c.id, c.n, c.deadline)
-  e.list[#e.list].sum = c.sum
-  e.flags, e.next, e.changed = c.flags, min(e.next, c.deadline), true
-end
-
-local function run_open(e, a, n, pos)
-  local c, after = open_args(n, pos)
-  local status = check_open(e, c, c.max_open)
-  if not status then
-    local s = a.s
-    if ledger.change(e.list, a, t, a.take, n) then
-      add_hold(e, a, c)
-    else
-      a.s, status = s, DENIED
-    end
+local function run_open(e, n, pos)
+  local id, sum, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
+  local status, deadline = check_open(e, id, sum, max_open, record)
+  if not status and ledger.take(e, t, n) then
+    status, deadline = OK, add_hold(e, id, sum, n, ttl, flags)
   end
-  reply_with(e, a, status or OK, c.deadline or 0, n)
+  reply_with(e, status or DENIED, deadline or 0, n)
   return after
 end
 
 -- keep_record writes the key of a hold that has ended, until its deadline.
 local function keep_record(record, hold)
-  local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + (server_clock and 0 or DAY)
+  local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + EXTRA
   redis.call('SET', KEYS[record], pack(ENDED, hold.sum, hold.deadline), 'PX', ttl)
 end
 
-local function run_commit(e, a, n, pos)
+local function run_commit(e, n, pos)
   local id, flags, record, after = unpack_from(COMMIT_ARGS, runs, pos)
-  local i, status = ledger.find(e.list, id), OK
+  local i, status = find(e, id), OK
   if i then
     if not has(flags, NO_RECORD) then
       keep_record(record, e.list[i])
     end
-    ledger.finish(e.list, a, t, i, n, has(flags, CLIP))
+    ledger.finish(e, t, i, n, has(flags, CLIP))
     e.changed = true
   elseif ended_hold(record) then
     status = REPLAYED
   else
     status = UNKNOWN
   end
-  reply_with(e, a, status, 0, n)
+  reply_with(e, status, 0, n)
   return after
 end
 
-local function run_extend(e, a, pos)
+local function run_extend(e, pos)
   local id, ttl, after = unpack_from(EXTEND_ARGS, runs, pos)
-  local i = ledger.find(e.list, id)
+  local i, deadline = find(e, id), t + ttl
   if i then
-    e.list[i].deadline = t + ttl
-    e.next, e.changed = min(e.next, t + ttl), true
+    e.list[i].deadline = deadline
+    e.next, e.last, e.changed = min(e.next, deadline), max(e.last, deadline), true
   end
-  reply_with(e, a, i and OK or UNKNOWN, i and t + ttl or 0, 0)
+  reply_with(e, i and OK or UNKNOWN, i and deadline or 0, 0)
   return after
 end
 
 -- run_adjust executes DEBIT and TAKE_UP_TO.
-local function run_adjust(e, a, verb, n)
+local function run_adjust(e, verb, n)
   if verb == TAKE_UP_TO then
-    n = min(n, a.remaining(t))
+    n = ledger.take_up_to(e, t, n)
+  else
+    ledger.charge(e, t, n)
   end
-  ledger.change(e.list, a, t, verb == DEBIT and a.charge or a.take, n)
-  reply_with(e, a, OK, n, n)
+  reply_with(e, OK, n, n)
 end
 
 -- skip_log returns the position after a run on a log that another program wrote. The verb
@@ -2980,74 +3237,75 @@ end
 
 -- run executes one run on key k, which has open holds or whose verb is one of holds. It
 -- returns the new state, if the key has one, and the position of the next run.
-function holds.run(k, rule, s, verb, count, n, pos)
+function ledgers.run(k, rule, s, verb, count, n, pos)
   if k > plain and not logs[k] then
     return nil, skip_log(verb, pos)
   end
-  local e, a = begin(k, rule, s)
+  local e = begin(k, rule, s)
   e.write = e.write or verb ~= PEEK and verb ~= PEEK_SLOTS
   if verb == OPEN then
-    pos = run_open(e, a, n, pos)
+    pos = run_open(e, n, pos)
   elseif verb == COMMIT then
-    pos = run_commit(e, a, n, pos)
+    pos = run_commit(e, n, pos)
   elseif verb == EXTEND then
-    pos = run_extend(e, a, pos)
+    pos = run_extend(e, pos)
   elseif verb == PEEK_SLOTS then
-    local _, fits = a.x.take(a.w, a.s, t, n)
-    reply_with(e, a, fits and OK or DENIED, 0, n)
+    local _, fits = e.h.take(e.w, e.s, t, n)
+    reply_with(e, fits and OK or DENIED, 0, n)
   elseif verb >= DEBIT then
-    run_adjust(e, a, verb, n)
+    run_adjust(e, verb, n)
   elseif verb == RESET then
-    a.s, e.list, e.changed = UNUSED, {}, true
-    pos = a.log and run_log(k, rule, verb, count, n, pos) or pos
-  elseif a.log then
+    e.s, e.list, e.kept, e.changes, e.changed = {a = 0, b = 0, c = 0}, {}, 0, nil, true
+    pos = e.log and run_log(k, rule, verb, count, n, pos) or pos
+  elseif e.log then
     pos = run_log(k, rule, verb, count, n, pos)
   else
     local next
-    next, pos = run(rule, a.s, verb, count, n, pos)
-    if next ~= a.s then
-      ledger.change(e.list, a, t, a.set, next)
+    next, pos = run(rule, e.s, verb, count, n, pos)
+    if next ~= e.s then
+      ledger.set(e, t, next)
     end
   end
-  return a.s, pos
+  return e.s, pos
 end
 
--- load returns the state of key k after the holds that have expired were ended.
-function holds.load(k, rule, s)
-  local e, a = begin(k, rule, s)
-  e.write = mode == ALL
-  return a.s
+-- load returns the state of key k after the holds that have expired were ended. write is
+-- whether the key may be written.
+function ledgers.load(k, rule, s, write)
+  local e = begin(k, rule, s)
+  e.write = write
+  return e.s
 end
 
 -- take is rule.x.take on key k, for units that are available.
-function holds.take(k, rule, s, n)
+function ledgers.take(k, rule, s, n)
   local e = entry_of(k)
-  local a = ledger.account(rule.x, rule.w, s)
-  ledger.change(e.list, a, t, a.take, n)
-  return a.s
+  use(e, rule, s)
+  ledger.take(e, t, n)
+  return e.s
 end
 
 -- answer appends the decision about the debit c of slots to the reply.
-function holds.answer(c)
-  local e = held[c.k] and entry_of(c.k) or {list = {}}
-  local a = ledger.account(c.rule.x, c.rule.w, states[c.k])
-  answer(e, ledger.answer(e.list, a, t, c.asked, c.fits))
+function ledgers.answer(c)
+  local e = held[c.k] and entry_of(c.k) or ledger.new()
+  use(e, c.rule, states[c.k])
+  answer(NOT_HELD, ledger.answer(e, t, c.asked, c.fits))
 end
 
 -- open_all opens a hold on every key, or on none: if a key denies, if a hold exists
 -- already, or if a key has too many.
-function holds.open_all()
+function ledgers.open_all()
   local list, ok, total_of, added, replayed = {}, true, {}, {}, false
   while pos <= size do
     local k, r, n, c, _
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
-    c, pos = open_args(n, pos)
-    c.k, c.rule = k, rules[r]
+    c = {k = k, rule = rules[r], n = n}
+    c.id, c.sum, c.ttl, c.flags, c.max_open, c.record, pos = unpack_from(OPEN_ARGS, runs, pos)
     local log, fits = k > plain and log_of(k), nil
-    c.e, c.a = begin(k, c.rule, states[k])
+    c.e = begin(k, c.rule, states[k])
     c.e.write = true
-    last_rule[k], states[k] = c.rule, c.a.s
-    c.status = check_open(c.e, c, c.max_open - (added[k] or 0))
+    last_rule[k], states[k] = c.rule, c.e.s
+    c.status, c.deadline = check_open(c.e, c.id, c.sum, c.max_open - (added[k] or 0), c.record)
     if not c.status then
       -- as if the earlier holds of the key had been opened
       added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
@@ -3055,7 +3313,7 @@ function holds.open_all()
       if log then
         fits = log_store.fits(log, c.rule, c.asked)
       else
-        _, fits = c.rule.x.take(c.rule.w, c.a.s, t, c.asked)
+        _, fits = c.rule.x.take(c.rule.w, c.e.s, t, c.asked)
       end
       c.status = not fits and DENIED or nil
     end
@@ -3069,96 +3327,221 @@ function holds.open_all()
   end
   for i = 1, #list do
     local c = list[i]
+    use(c.e, c.rule, states[c.k])
     if ok then
-      c.a.s = states[c.k]
-      ledger.change(c.e.list, c.a, t, c.a.take, c.n)
-      add_hold(c.e, c.a, c)
-      states[c.k] = c.a.s
+      ledger.take(c.e, t, c.n)
+      c.deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
+      states[c.k] = c.e.s
     end
-    reply_with(c.e, c.a, c.status or OK, c.deadline or 0, c.asked or c.n)
+    reply_with(c.e, c.status or OK, c.deadline or 0, c.asked or c.n)
   end
 end
 
 -- take_up_to_all takes as many units as remain under every run, but at most the units of
 -- the run.
-function holds.take_up_to_all()
-  local list, runs_of, granted = {}, {}, MAX_EXACT
+function ledgers.take_up_to_all()
+  local list, runs_of, granted = {}, {}, EXACT
   while pos <= size do
     local k, r, n, _
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
     if k > plain then
       log_of(k)
     end
-    local e, a = begin(k, rules[r], states[k])
-    e.write, last_rule[k], states[k] = true, rules[r], a.s
+    local e = begin(k, rules[r], states[k])
+    e.write, last_rule[k], states[k] = true, rules[r], e.s
     runs_of[k], granted = (runs_of[k] or 0) + 1, min(granted, n)
-    list[#list + 1] = {k = k, e = e, a = a}
-  end
-  for i = 1, #list do
-    granted = min(granted, floor(list[i].a.remaining(t) / runs_of[list[i].k]))
+    list[#list + 1] = {k = k, e = e, rule = rules[r]}
   end
   for i = 1, #list do
     local c = list[i]
-    c.a.s = states[c.k]
-    ledger.change(c.e.list, c.a, t, c.a.take, granted)
-    states[c.k] = c.a.s
-    reply_with(c.e, c.a, OK, granted, granted)
+    use(c.e, c.rule, states[c.k])
+    granted = min(granted, floor(ledger.remaining(c.e, t) / runs_of[c.k]))
+  end
+  for i = 1, #list do
+    local c = list[i]
+    use(c.e, c.rule, states[c.k])
+    ledger.take(c.e, t, granted)
+    states[c.k] = c.e.s
+    reply_with(c.e, OK, granted, granted)
   end
 end
 
--- encode returns the list of holds as it is stored, and the last deadline.
-local function encode(e, by_instant)
-  local last, parts = 0, {''}
-  e.next = EXACT
+-- encode_holds returns the holds as they are stored.
+local function encode_holds(e)
+  local list, changes = e.list, e.changes
+  local parts = {pack(HEAD, e.flags, e.next, e.p, e.d, changes and #changes or 0)}
+  for i = 1, changes and #changes or 0 do
+    local c = changes[i]
+    parts[#parts + 1] = pack(CHANGE, c.before, c.p, c.d, c.cut, c.least, c.rest)
+  end
+  if e.kept > 0 then
+    parts[#parts + 1] = e.held:sub(e.at, e.at + e.kept * RECORD_BYTES - SEGMENT_BYTES - 1)
+    parts[#parts + 1] = pack(SEGMENT, e.least, e.rest)
+  end
+  for i = 1, #list do
+    local hold = list[i]
+    local m = hold.least
+    if e.d == 0 then
+      m = hold.charged_at
+    end
+    parts[#parts + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest)
+  end
+  return concat(parts)
+end
+
+local function last_deadline(e)
+  if e.kept > 0 then
+    load_from(e, 0)
+  end
+  local last = 0
   for i = 1, #e.list do
-    local hold = e.list[i]
-    last, e.next = max(last, hold.deadline), min(e.next, hold.deadline)
-    local m = by_instant and hold.charged_at or hold.least
-    parts[i + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest)
+    last = max(last, e.list[i].deadline)
   end
-  parts[1] = pack(HEAD, e.flags, e.next)
-  return concat(parts), last
+  return last
 end
 
--- encode_log stores the holds of log k in the log. It returns whether the log may be
--- saved; see save.
-function holds.encode_log(k)
+-- encode_log is holds.encode_log for a log that was used.
+function ledgers.encode_log(k)
   local e, log = entries[k], logs[k]
-  if not e then
-    return true
-  elseif not e.write then
+  if not e.write then
     return false
   end
   log.held = nil
   if #e.list > 0 then
-    log.held, log.last_deadline = encode(e, true)
+    log.held, log.last_deadline = encode_holds(e), last_deadline(e)
   end
   log.changed = log.changed or e.changed
   return true
 end
 
+ledgers.entry_of, ledgers.encode, ledgers.last_deadline = entry_of, encode_holds, last_deadline
+return ledgers
+end
+local function ledgers()
+  ledgers_made = ledgers_made or make_ledgers()
+  return ledgers_made
+end
+holds.ledgers = ledgers
+
+-- open_encoded opens a hold in the usual case, without a ledger: it appends a record to
+-- the encoded holds. The result is that of run_open in holds.lua. If it returns nil, it
+-- has changed nothing.
+local function open_encoded(k, rule, s, n, pos)
+  local x, w, v, at = rule.x, rule.w, opened[k], 1
+  if entries[k] or x.slots or n == 0 then
+    return
+  elseif not v then
+    v, at = held[k], VALUE_BYTES + 1
+  end
+  local id, sum, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
+  x.corrections = x.corrections or x.holds()
+  local h = x.corrections
+  local p, d = h.unit(w)
+  local earliest, least, rest = EXACT, 0, 0
+  if v ~= '' then
+    local _, held_p, held_d, changes, converted
+    _, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
+    _, _, converted = h.adopt(w, s, t, p, d)
+    if earliest <= t or changes > 0 or converted or held_p ~= p or held_d ~= d then
+      return
+    elseif v:find(id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then
+      return
+    end
+    least, rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
+  end
+  local next, ok = x.take(w, s, t, n)
+  if not ok or (record > 0 and ended_hold(record)) then
+    return
+  end
+  local m, m_rest = h.charged_at(w, next), 0
+  if d > 0 then
+    local debt, debt_rest = h.debt(w, s, t)
+    m, m_rest = h.debt(w, next, t)
+    if debt > m or (debt == m and debt_rest > m_rest) then
+      debt, debt_rest = m, m_rest
+    end
+    if debt < least or (debt == least and debt_rest < rest) then
+      least, rest = debt, debt_rest
+    end
+  end
+  local deadline = t + ttl
+  local head = pack(HEAD, flags, min(earliest, deadline), p, d, 0)
+  if v == '' then
+    opened[k] = head .. pack(RECORD, id, sum, n, deadline, m, m_rest)
+  else
+    opened[k] = head .. v:sub(at, -SEGMENT_BYTES - 1) .. pack(NEXT_RECORD, least, rest, id, sum, n, deadline, m, m_rest)
+  end
+  base[k], last_opened[k] = base[k] or s, max(last_opened[k] or 0, deadline)
+  answers[#answers + 1] = pack(HELD_REPLY, OK, deadline, FORMAT, next.a, next.b, next.c, 0)
+  return next, after
+end
+
+-- run executes one run on key k, which has open holds or whose verb is one of holds. It
+-- returns the new state, if the key has one, and the position of the next run.
+function holds.run(k, rule, s, verb, count, n, pos)
+  if verb == OPEN and k <= plain then
+    local next, after = open_encoded(k, rule, s, n, pos)
+    if next then
+      return next, after
+    end
+  end
+  return ledgers().run(k, rule, s, verb, count, n, pos)
+end
+
+-- encode_log stores the holds of log k in the log. It returns whether the log may be
+-- saved; see save.
+function holds.encode_log(k)
+  return not entries[k] or ledgers().encode_log(k)
+end
+
 -- base returns the state of key k at the beginning of the script, after the holds that
 -- had expired were ended.
 function holds.base(k)
-  return entry_of(k).base
+  return base[k]
+end
+
+-- encode returns the value of key k with the state s.
+local function encode(k, s, expires_at)
+  local e = entries[k]
+  return pack(VALUE, HELD, s.a, s.b, s.c, expires_at) .. (e and ledgers().encode(e) or opened[k])
 end
 
 -- save writes key k with the state s if it has open holds. It returns false if it has
 -- none; the state is then written as any other. A peek writes nothing: a hold that has
 -- expired at its instant may still be open for a later call with an earlier instant.
+--
+-- The expiry of the key is stored and extended as that of a plain state. It is after all
+-- deadlines, so only the new ones are compared with it.
 function holds.save(k, rule, s)
-  local e, key = entry_of(k), KEYS[k]
-  if not e.write then
-    return true
-  elseif #e.list == 0 then
-    return false
+  local e, key, last = entries[k], KEYS[k], last_opened[k]
+  local current = server_clock and stored_expiry(k) or 0
+  if not e and current == 0 and held[k] ~= '' then
+    e = ledgers().entry_of(k)
   end
-  local list, last = encode(e, rule.x.corrections.by_instant)
-  local needed = max(ttl_end(rule.x.reset_at(rule.w, s)), ttl_end(last))
-  if e.changed or s ~= e.base then
-    redis.call('SET', key, pack(VALUE, HELD, s.a, s.b, s.c, 0) .. list, SET_TTL, before[k] and max(needed, current_ttl(key)) or needed)
+  if e then
+    if not e.write then
+      return true
+    elseif e.kept + #e.list == 0 then
+      return false
+    end
+    last = current > 0 and e.last or ledgers().last_deadline(e)
+  end
+  local needed = ttl_end(max(rule.x.reset_at(rule.w, s), last))
+  if e and not e.changed and s == base[k] then
+    extend_ttl(key, max(needed, current))
+  elseif current >= needed and plain > 1 and mode == EACH then
+    redis.call('SET', key, encode(k, s, current), 'KEEPTTL')
   else
-    extend_ttl(key, needed)
+    local stored = 0
+    if server_clock then
+      needed = max(current, needed + max(MIN_EXTRA, min(MAX_EXTRA, needed - floor(t / 1000))))
+      stored = needed
+    end
+    if before[k] and current == 0 then
+      needed = max(needed, current_ttl(key))
+      stored = server_clock and needed or 0
+    end
+    redis.call('SET', key, encode(k, s, stored), SET_TTL, needed)
   end
   return true
 end
@@ -3207,12 +3590,12 @@ local function read_debits()
     end
     last_rule[k] = last_rule[k] or c.rule
     if held[k] then
-      states[k] = holds().load(k, c.rule, states[k])
+      states[k] = holds().ledgers().load(k, c.rule, states[k], mode == ALL)
     end
     if k > plain then
       local log = log_of(k)
       if log.held then
-        holds().load(k, c.rule)
+        holds().ledgers().load(k, c.rule, nil, mode == ALL)
       end
       c.fits = log_store.fits(log, c.rule, c.asked)
     else
@@ -3230,7 +3613,7 @@ local function apply_debits(list)
     local c = list[i]
     local k, rule = c.k, c.rule
     if k <= plain then
-      local take = held[k] and holds().take
+      local take = held[k] and holds().ledgers().take
       states[k] = take and take(k, rule, states[k], c.n) or rule.x.take(rule.w, states[k], t, c.n)
       last_rule[k] = rule
     else
@@ -3251,7 +3634,7 @@ local function run_all()
     if c.k > plain then
       answer(log_of(c.k), log_store.answer(log_of(c.k), c.rule, spent and c.n or c.asked, spent or c.fits))
     elseif c.rule.x.slots then
-      holds().answer(c)
+      holds().ledgers().answer(c)
     end
   end
 end
@@ -3263,9 +3646,9 @@ elseif mode >= OPEN_ALL then
     held[k] = held[k] or ''
   end
   if mode == OPEN_ALL then
-    holds().open_all()
+    holds().ledgers().open_all()
   else
-    holds().take_up_to_all()
+    holds().ledgers().take_up_to_all()
   end
 else
   run_all()

@@ -8,10 +8,10 @@ import (
 
 // Holds is a key with open holds. It is written from the definition of a hold: a commit
 // with fewer units than were held has the effect that the actual units had been charged
-// at the beginning. For the token bucket, Holds computes the state again from all
-// charges since the key was unused, with the corrected number of units. For the other
-// algorithms, it follows the formula of the definition. Under the algorithm concurrency,
-// the state is the list of the open holds.
+// at the beginning. For the token bucket, Holds computes the state again from all charges
+// since the key was unused and all changes of the limit, with the corrected number of
+// units. For the other algorithms, it follows the formula of the definition. Under the
+// algorithm concurrency, the state is the list of the open holds.
 //
 // Begin must be called at the start of every operation.
 type Holds struct {
@@ -26,9 +26,10 @@ type Holds struct {
 }
 
 // event is a change of the state: units were charged at an instant, or refunded if the
-// number is negative. debt is the debt before the charge and after it; only the interval
-// bucket uses it.
+// number is negative. An event of no units converts the state to another limit. debt is
+// the debt before the charge and after it; only the interval bucket uses it.
 type event struct {
+	limit         headgate.Limit
 	at, units     int64
 	before, after int64
 }
@@ -50,7 +51,7 @@ func NewHolds(algorithm headgate.Algorithm) *Holds {
 // Begin ends the holds that have expired at t, in the order of their deadlines, and
 // returns their ids.
 func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
-	h.forget(l)
+	h.forget()
 	for {
 		first := h.earliest()
 		if lease := h.nextLease(); lease != nil && lease.expires <= t && lease.before(first) {
@@ -61,6 +62,7 @@ func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 			return ended
 		}
 		if h.Release {
+			h.convert(l, first.deadline)
 			h.correct(l, first, first.deadline, first.units)
 		}
 		h.remove(first)
@@ -70,14 +72,14 @@ func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 
 // forget removes the events before the first event of an open hold, which no later call
 // changes.
-func (h *Holds) forget(l headgate.Limit) {
+func (h *Holds) forget() {
 	first := len(h.history)
 	for _, open := range h.open {
 		first = min(first, open.event)
 	}
 	first = max(first, 0) // a hold of no units has no event
 	for _, e := range h.history[:first] {
-		h.base.apply(l, e)
+		h.base.apply(e)
 	}
 	h.history = h.history[first:]
 	for _, open := range h.open {
@@ -106,6 +108,7 @@ func (h *Holds) Take(l headgate.Limit, t, n int64) headgate.Decision {
 
 // Debit spends n units, whether or not they are available.
 func (h *Holds) Debit(l headgate.Limit, t, n int64) headgate.Decision {
+	h.convert(l, t)
 	if n > 0 {
 		before := h.debt(l, t)
 		h.Key.force(l, t, n)
@@ -116,6 +119,7 @@ func (h *Holds) Debit(l headgate.Limit, t, n int64) headgate.Decision {
 
 // TakeUpTo spends n units or as many as remain. It returns their number.
 func (h *Holds) TakeUpTo(l headgate.Limit, t, n int64) (int64, headgate.Decision) {
+	h.convert(l, t)
 	n = min(n, h.Peek(l, t, 0).Remaining)
 	return n, h.Take(l, t, n)
 }
@@ -166,6 +170,7 @@ func (h *Holds) Extend(id string, deadline int64) {
 // Commit ends an open hold with the actual number of units.
 func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headgate.Decision {
 	open := h.find(id)
+	h.convert(l, t)
 	h.remove(open)
 	if s, ok := h.Key.state.(*slots); ok {
 		s.release(id)
@@ -196,7 +201,18 @@ func (h *Holds) remove(open *hold) {
 }
 
 func (h *Holds) record(l headgate.Limit, t, n, before int64) {
-	h.history = append(h.history, event{at: t, units: n, before: before, after: h.debt(l, t)})
+	h.history = append(h.history, event{limit: l, at: t, units: n, before: before, after: h.debt(l, t)})
+}
+
+// convert converts the state of a key with open holds to the limit l. The changes of
+// holds and debits do so even if no units are charged.
+func (h *Holds) convert(l headgate.Limit, t int64) {
+	if len(h.open) == 0 {
+		return
+	}
+	before := h.debt(l, t)
+	*h.Key = *h.Key.under(l, t)
+	h.record(l, t, 0, before)
 }
 
 // correct changes the state as if n units fewer had been charged for the hold.
@@ -209,7 +225,7 @@ func (h *Holds) correct(l headgate.Limit, open *hold, t, n int64) {
 		s.release(open.id)
 	case *tokenBucket:
 		h.history[open.event].units -= n
-		h.recompute(l)
+		h.recompute()
 	case *intervalBucket:
 		h.correctDebts(l, open, t, n)
 	case counter:
@@ -219,18 +235,21 @@ func (h *Holds) correct(l headgate.Limit, open *hold, t, n int64) {
 }
 
 // recompute computes the state again from all charges.
-func (h *Holds) recompute(l headgate.Limit) {
+func (h *Holds) recompute() {
 	*h.Key = *h.base.clone()
 	for _, e := range h.history {
-		h.Key.apply(l, e)
+		h.Key.apply(e)
 	}
 }
 
-func (k *Key) apply(l headgate.Limit, e event) {
-	if e.units > 0 {
-		k.force(l, e.at, e.units)
-	} else {
-		k.Refund(l, e.at, -e.units)
+func (k *Key) apply(e event) {
+	switch {
+	case e.units > 0:
+		k.force(e.limit, e.at, e.units)
+	case e.units < 0:
+		k.Refund(e.limit, e.at, -e.units)
+	default:
+		*k = *k.under(e.limit, e.at)
 	}
 }
 

@@ -29,7 +29,7 @@ func main() {
 	var s settings
 	flag.IntVar(&s.rounds, "rounds", 9, "number of rounds; medians are printed")
 	flag.DurationVar(&s.turnTime, "time", 400*time.Millisecond, "duration of a turn")
-	flag.StringVar(&s.only, "only", "", "`table`: many, hot, denied, one or memcached; empty: all")
+	flag.StringVar(&s.only, "only", "", "`table`: many, hot, denied, one, holds or memcached; empty: all")
 	flag.StringVar(&s.rows, "rows", "", "semicolon-separated `names` of rows; empty: all")
 	flag.StringVar(&s.results, "results", "", "`directory` for the tables; empty: print only")
 	flag.StringVar(&s.profile, "cpuprofile", "", "`file` for a CPU profile of this process")
@@ -97,6 +97,10 @@ func tables() []table {
 		{
 			name: "one", title: "one caller, 1,000 keys", rows: stores.OneCaller(),
 			cases: stores.Case{Callers: 1, Keys: 1000, Limit: stores.Many},
+		},
+		{
+			name: "holds", title: "takes and holds, 64 callers, 100,000 keys", rows: stores.Holds(), ttl: true,
+			cases: stores.Case{Callers: callers, Keys: keys, Limit: stores.Many},
 		},
 		{
 			name: "memcached", title: "memcached, 64 callers, 100,000 keys", rows: stores.Memcached(), memcached: true,

@@ -1,0 +1,117 @@
+package algo
+
+import "slices"
+
+// Unit is what a unit costs under a limit: for a bucket T = P/D µs, the time in which it
+// is refilled; for the interval bucket 1/1 token. For an algorithm that counts in
+// windows, P is the period in µs (0 for a calendar) and D is 0, because its units cause
+// no [Debt].
+type Unit struct{ P, D int64 }
+
+// debtOf returns the debt that n units cause. It is limited to a time that exceeds every
+// TAT.
+func (u Unit) debtOf(n int64) Debt {
+	if u.D == 0 {
+		return Debt{}
+	}
+	t := fraction{u.P, u.D}
+	whole, r := t.times(min(n, t.unitsWithin(maxExact, maxExact-1)+1))
+	return Debt{whole, r}
+}
+
+// Change is a change of the limit while holds were open. A hold that was opened before it
+// has charged its units under the earlier limit. Fields are exported for stores that save
+// a [Ledger].
+type Change struct {
+	Before int   // number of open holds that were opened before the change, at least 1
+	Unit   Unit  // of the limit before the change
+	Cut    int64 // debt in µs that was dropped, because the new limit has a lower capacity
+	Least  Debt  // minimum debt of the segment that begins with the change; see [Hold]
+}
+
+// cross returns what is left after the change of d, a debt before it by which the state
+// is too high. A fraction of a µs is dropped, so that a correction refunds less, never
+// more. The result is subtracted from the change's segment. d is at most as high as the
+// segment before the change. denominator is that of the limit after the change.
+func (c *Change) cross(d Debt, denominator int64) Debt {
+	cut := min(c.Cut, d.Whole)
+	c.Cut -= cut
+	d = minDebt(Debt{Whole: d.Whole - cut}, c.Least)
+	c.Least = c.Least.minus(d, denominator)
+	return d
+}
+
+// adopt converts the state to the present limit at t, and records the change of the
+// limit.
+func (l *Ledger) adopt(a Account, t int64) {
+	if len(l.Holds) == 0 {
+		return
+	}
+	from, to := l.Unit, a.Unit()
+	if from != to {
+		for i := range l.Holds {
+			l.Holds[i].ChargedAt = a.Recount(t, l.Holds[i].ChargedAt, from)
+		}
+	}
+	cut, changed := a.Adopt(t, from)
+	l.Unit = to
+	if changed && from.D > 0 {
+		l.Changes = append(l.Changes, Change{Before: len(l.Holds), Unit: from, Cut: cut, Least: l.debt(a, t)})
+		l.mergeChanges(len(l.Changes) - 1)
+	}
+}
+
+// mergeChanges merges change i with the one before if no open hold was opened between
+// them. So a ledger has at most as many changes as holds.
+func (l *Ledger) mergeChanges(i int) {
+	if i < 1 || i >= len(l.Changes) || l.Changes[i-1].Before != l.Changes[i].Before {
+		return
+	}
+	c, later := &l.Changes[i-1], l.Changes[i]
+	c.Least = minDebt(Debt{Whole: max(0, c.Least.Whole-later.Cut)}, later.Least)
+	c.Cut += later.Cut
+	l.Changes = slices.Delete(l.Changes, i, i+1)
+}
+
+// changeAfter returns the index of the first change after hold i was opened.
+func (l *Ledger) changeAfter(i int) int {
+	for c := range l.Changes {
+		if l.Changes[c].Before > i {
+			return c
+		}
+	}
+	return len(l.Changes)
+}
+
+// unitBefore returns the unit under which holds between the changes c−1 and c were
+// opened.
+func (l *Ledger) unitBefore(c int) Unit {
+	if c < len(l.Changes) {
+		return l.Changes[c].Unit
+	}
+	return l.Unit
+}
+
+// newest returns the least debt of the newest segment, or nil if no hold is open.
+func (l *Ledger) newest() *Debt {
+	if c := len(l.Changes) - 1; c >= 0 && l.Changes[c].Before == len(l.Holds) {
+		return &l.Changes[c].Least
+	}
+	if i := len(l.Holds) - 1; i >= 0 {
+		return &l.Holds[i].Least
+	}
+	return nil
+}
+
+// removeFromChanges updates the changes after hold i was removed.
+func (l *Ledger) removeFromChanges(i int) {
+	first := l.changeAfter(i)
+	for c := first; c < len(l.Changes); c++ {
+		l.Changes[c].Before--
+	}
+	if first == 0 && l.Changes[0].Before == 0 {
+		l.Changes = slices.Delete(l.Changes, 0, 1)
+		return
+	}
+	l.mergeChanges(first)
+}

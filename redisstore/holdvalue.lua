@@ -1,0 +1,183 @@
+-- Keys with open holds. The value of such a key is its state with the format HELD, then
+-- the holds. A sliding log contains the holds as log.lua describes. The holds are HEAD
+-- (flags, an instant that is not after the earliest deadline, what a unit costs, and the
+-- number of changes), then a CHANGE for each change of the limit, and a RECORD for each
+-- hold, in the order in which the holds began. The field m of a record is the least debt
+-- of its segment or, for an algorithm that counts in windows or a log, where the units
+-- were charged. See ledger.lua.
+--
+-- This text opens most holds, and writes the keys. Everything else is in holds.lua.
+--
+-- A hold has a name of 12 bytes, and a checksum of the request that opened it. A request
+-- with the same name and another checksum is a conflict.
+--
+-- A hold that has ended before its deadline is kept until then as a key of its own, so
+-- that a repeated request has no effect. The run has the number of this key, or 0 if a
+-- request to open the hold cannot be a repeated one.
+local holds = {}
+local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI4', 44
+local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
+local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
+local ENDED = '<c4d'
+local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
+local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
+local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
+
+-- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
+-- holds, if open_encoded has opened one, and the last deadline of these; the state at the
+-- beginning of the script, after the holds that had expired were ended.
+local entries, opened, last_opened, base = {}, {}, {}, {}
+
+-- stored_expiry returns the expiry that is stored in the value of key k, or 0.
+local function stored_expiry(k)
+  return held[k] ~= '' and unpack_from('<d', held[k], VALUE_BYTES - 7) or 0
+end
+
+-- ended_hold returns the checksum and the deadline of a hold that has ended, if its
+-- deadline is after t.
+local function ended_hold(record)
+  local ended = redis.call('GET', KEYS[record])
+  if ended then
+    local sum, deadline = unpack_from(ENDED, ended)
+    if deadline > t then
+      return sum, deadline
+    end
+  end
+end
+
+local HELD_REPLY = '<Bd' .. VALUE:sub(2)
+
+-- ledgers returns the functions for holds that are decoded. They are created when they
+-- are first needed.
+local ledgers_made
+--LEDGERS
+local function ledgers()
+  ledgers_made = ledgers_made or make_ledgers()
+  return ledgers_made
+end
+holds.ledgers = ledgers
+
+-- open_encoded opens a hold in the usual case, without a ledger: it appends a record to
+-- the encoded holds. The result is that of run_open in holds.lua. If it returns nil, it
+-- has changed nothing.
+local function open_encoded(k, rule, s, n, pos)
+  local x, w, v, at = rule.x, rule.w, opened[k], 1
+  if entries[k] or x.slots or n == 0 then
+    return
+  elseif not v then
+    v, at = held[k], VALUE_BYTES + 1
+  end
+  local id, sum, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
+  x.corrections = x.corrections or x.holds()
+  local h = x.corrections
+  local p, d = h.unit(w)
+  local earliest, least, rest = EXACT, 0, 0
+  if v ~= '' then
+    local _, held_p, held_d, changes, converted
+    _, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
+    _, _, converted = h.adopt(w, s, t, p, d)
+    if earliest <= t or changes > 0 or converted or held_p ~= p or held_d ~= d then
+      return
+    elseif v:find(id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then
+      return
+    end
+    least, rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
+  end
+  local next, ok = x.take(w, s, t, n)
+  if not ok or (record > 0 and ended_hold(record)) then
+    return
+  end
+  local m, m_rest = h.charged_at(w, next), 0
+  if d > 0 then
+    local debt, debt_rest = h.debt(w, s, t)
+    m, m_rest = h.debt(w, next, t)
+    if debt > m or (debt == m and debt_rest > m_rest) then
+      debt, debt_rest = m, m_rest
+    end
+    if debt < least or (debt == least and debt_rest < rest) then
+      least, rest = debt, debt_rest
+    end
+  end
+  local deadline = t + ttl
+  local head = pack(HEAD, flags, min(earliest, deadline), p, d, 0)
+  if v == '' then
+    opened[k] = head .. pack(RECORD, id, sum, n, deadline, m, m_rest)
+  else
+    opened[k] = head .. v:sub(at, -SEGMENT_BYTES - 1) .. pack(NEXT_RECORD, least, rest, id, sum, n, deadline, m, m_rest)
+  end
+  base[k], last_opened[k] = base[k] or s, max(last_opened[k] or 0, deadline)
+  answers[#answers + 1] = pack(HELD_REPLY, OK, deadline, FORMAT, next.a, next.b, next.c, 0)
+  return next, after
+end
+
+-- run executes one run on key k, which has open holds or whose verb is one of holds. It
+-- returns the new state, if the key has one, and the position of the next run.
+function holds.run(k, rule, s, verb, count, n, pos)
+  if verb == OPEN and k <= plain then
+    local next, after = open_encoded(k, rule, s, n, pos)
+    if next then
+      return next, after
+    end
+  end
+  return ledgers().run(k, rule, s, verb, count, n, pos)
+end
+
+-- encode_log stores the holds of log k in the log. It returns whether the log may be
+-- saved; see save.
+function holds.encode_log(k)
+  return not entries[k] or ledgers().encode_log(k)
+end
+
+-- base returns the state of key k at the beginning of the script, after the holds that
+-- had expired were ended.
+function holds.base(k)
+  return base[k]
+end
+
+-- encode returns the value of key k with the state s.
+local function encode(k, s, expires_at)
+  local e = entries[k]
+  return pack(VALUE, HELD, s.a, s.b, s.c, expires_at) .. (e and ledgers().encode(e) or opened[k])
+end
+
+-- save writes key k with the state s if it has open holds. It returns false if it has
+-- none; the state is then written as any other. A peek writes nothing: a hold that has
+-- expired at its instant may still be open for a later call with an earlier instant.
+--
+-- The expiry of the key is stored and extended as that of a plain state. It is after all
+-- deadlines, so only the new ones are compared with it.
+function holds.save(k, rule, s)
+  local e, key, last = entries[k], KEYS[k], last_opened[k]
+  local current = server_clock and stored_expiry(k) or 0
+  if not e and current == 0 and held[k] ~= '' then
+    e = ledgers().entry_of(k)
+  end
+  if e then
+    if not e.write then
+      return true
+    elseif e.kept + #e.list == 0 then
+      return false
+    end
+    last = current > 0 and e.last or ledgers().last_deadline(e)
+  end
+  local needed = ttl_end(max(rule.x.reset_at(rule.w, s), last))
+  if e and not e.changed and s == base[k] then
+    extend_ttl(key, max(needed, current))
+  elseif current >= needed and plain > 1 and mode == EACH then
+    redis.call('SET', key, encode(k, s, current), 'KEEPTTL')
+  else
+    local stored = 0
+    if server_clock then
+      needed = max(current, needed + max(MIN_EXTRA, min(MAX_EXTRA, needed - floor(t / 1000))))
+      stored = needed
+    end
+    if before[k] and current == 0 then
+      needed = max(needed, current_ttl(key))
+      stored = server_clock and needed or 0
+    end
+    redis.call('SET', key, encode(k, s, stored), SET_TTL, needed)
+  end
+  return true
+end
+
+return holds
