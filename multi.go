@@ -21,8 +21,9 @@ type Check struct {
 // The returned decision is allowed if every check is allowed. Limit, Remaining and
 // ResetAfter are those of the limit with the fewest remaining units (the first of them,
 // if several are equal). RetryAfter is the longest of the limits that denied, Delay is
-// the longest of all limits, and DeniedBy names every limit that denied. Never is true
-// if it is true for any limit, and Degraded is set if it is set for any limit.
+// the longest of all limits, and DeniedBy names every limit that denied. Never and
+// Leased are true if they are true for any limit. Degraded is set if it is set for any
+// limit.
 func AllowAll(ctx context.Context, checks ...Check) (Decision, error) {
 	return applyAll(ctx, StoreClock, checks, false)
 }
@@ -144,6 +145,7 @@ func (d *Decision) add(part *Decision) {
 	if d.Degraded == ReasonNone {
 		d.Degraded = part.Degraded
 	}
+	d.Leased = d.Leased || part.Leased
 	d.Delay = max(d.Delay, part.Delay)
 	if part.Allowed {
 		return

@@ -207,7 +207,7 @@ func (rules ruleSet) isFree(folder string) bool {
 // siblings are groups of packages that never import each other in code, regardless of the
 // table.
 var siblings = map[string][]string{
-	"stores":                               {"memstore", "redisstore", "memcachedstore", "fallback"},
+	"stores":                               {"memstore", "redisstore", "memcachedstore", "fallback", "lease"},
 	"interfaces":                           {"httplimit", "grpclimit", service("httpapi"), service("rlsapi"), service("respapi"), service("forwardauth")},
 	"the library's packages over the root": {"memstore", "httplimit", "replay", "storetest", "conformance"},
 	"the model and the code it judges":     {"storetest/model", "algo"},

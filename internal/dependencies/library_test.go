@@ -106,6 +106,11 @@ var libraryRules = map[string]packageRule{
 		why: "waiting for a turn, and what becomes of units that were taken for a request that leaves: the root uses it, so it imports only the standard library",
 	},
 	"internal/urlpath": {why: "the spellings of a URL path, for the middleware and for routes"},
+	"lease": {
+		why:   "it wraps any store that has leases, so it imports none",
+		code:  []string{"."},
+		tests: []string{"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest"},
+	},
 	"llmusage": {
 		why:   "it reads answers of language models and commits holds; limits are those of the caller",
 		code:  []string{".", "internal/turn"},

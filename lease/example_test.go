@@ -1,0 +1,45 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/lease"
+	"github.com/headgate/headgate/memstore"
+)
+
+// The store is wrapped twice: package fallback decides while it is unavailable, and
+// package lease decides in memory for the keys that are asked for often.
+func Example() {
+	shared := memstore.New(nil) // a program uses redisstore.Open here
+	reliable, err := fallback.New(shared, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	store, err := lease.New(reliable, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+
+	limiter, err := headgate.New(store, headgate.Policy{
+		Name:   "api",
+		Limits: []headgate.Limit{headgate.MustParseLimit("1000/1h")},
+		Lease:  headgate.LeaseSettings{Share: 10, TTL: 250 * time.Millisecond},
+	}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	allowed := 0
+	for range 3000 {
+		if d, err := limiter.Allow(context.Background(), "ann"); err == nil && d.Allowed {
+			allowed++
+		}
+	}
+	fmt.Println(allowed, "of 3000 requests were allowed")
+	// Output: 1000 of 3000 requests were allowed
+}

@@ -1,0 +1,250 @@
+// Package lease lets a process spend units of a shared limit from memory. Its [Store]
+// wraps a store that many processes share, usually one that is reached over a network.
+// For a key that is asked for often, it takes units from the inner store in advance,
+// decides in memory, and returns the units that were not spent. The processes together
+// never exceed the limit.
+//
+// # What it does
+//
+// A rule is leased if [headgate.Rule].Lease is set. All other rules are passed to the
+// inner store and cost nothing more.
+//
+// A key is leased when this process has asked for it more than three times within one
+// TTL. The process then has a lease: a number of units that only it may spend, until the
+// lease ends. A request that the lease covers is decided in memory, in about 0.1 µs and
+// without an allocation. One call of the inner store renews the lease: it reports what
+// was spent and takes further units. It is made in the background, before the units are
+// used up. If the limit is reached, the process denies in memory until units are
+// available again. All other requests go to the inner store as before.
+//
+// # Bound on allowed units
+//
+// The units of a lease are spent for all other processes, and do not refill before the
+// lease ends. So all processes together allow at most as many units as the limit without
+// leases, in every time span. This holds if calls or replies are lost or repeated, and if
+// a process is killed. The clocks of the processes need not be synchronized, but each
+// must run within 1 % of the speed of the store's clock. A process stops spending a lease
+// after 99 % of its TTL, counted from before the request was sent.
+//
+// On Linux, the monotonic clock of Go does not advance while the machine is suspended. Do
+// not lease in programs on machines that are suspended.
+//
+// # What it costs
+//
+// Units can be stranded: a process that is killed has a lease until it expires. All
+// processes together have at most [headgate.LeaseSettings].Share of the capacity on lease
+// for one key. So up to that many units are unavailable to other processes for one TTL,
+// and a request with a cost above the rest of the capacity is denied. Too few units are
+// then allowed, never too many.
+//
+// Refunds, debits, resets and changed limits reach other processes with a lease within
+// one TTL. [headgate.Decision].Leased is true for a decision from memory. Its Remaining
+// and ResetAfter are those of the last reply of the store, less what was spent since.
+//
+// # Failures of the store
+//
+// While the inner store is unavailable, requests are decided from memory until the lease
+// ends. Then they go to the inner store. Wrap it with package fallback first, so that the
+// failure mode of the rule applies: lease.New(fallback).
+package lease
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// The defaults of [Options].
+const (
+	DefaultMaxKeys     = 10_000
+	DefaultMaxInFlight = 256
+)
+
+const (
+	maxMaxKeys     = 1_000_000
+	maxMaxInFlight = 1 << 16
+	// closeTimeout is how long Close waits until all leases have been returned.
+	closeTimeout = time.Second
+)
+
+// Options are the settings of a [Store]. A field with the zero value has the default
+// given in its comment; nil options select all defaults.
+type Options struct {
+	// MaxKeys is the maximum number of keys that are leased at a time: 1 to 1,000,000. 0
+	// means [DefaultMaxKeys]. Further keys are decided by the inner store. A leased key
+	// takes about 0.5 KB of memory. A key that is no longer asked for is removed within
+	// one TTL.
+	MaxKeys int
+	// MaxInFlight is the maximum number of renewals that are in flight at a time: 1 to
+	// 65,536. 0 means [DefaultMaxInFlight]. Each of them is a goroutine. Further renewals
+	// are postponed.
+	MaxInFlight int
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.MaxKeys = cmp.Or(o.MaxKeys, DefaultMaxKeys)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, DefaultMaxInFlight)
+	if o.MaxKeys < 1 || o.MaxKeys > maxMaxKeys {
+		return o, fmt.Errorf("lease: MaxKeys is %d; must be 1 to %d, or 0 for the default", o.MaxKeys, maxMaxKeys)
+	}
+	if o.MaxInFlight < 1 || o.MaxInFlight > maxMaxInFlight {
+		return o, fmt.Errorf("lease: MaxInFlight is %d; must be 1 to %d, or 0 for the default", o.MaxInFlight, maxMaxInFlight)
+	}
+	return o, nil
+}
+
+// Store is a [headgate.HoldStore] that spends units of leased keys from memory. It may be
+// used concurrently. It has goroutines only while calls of the inner store are in flight.
+type Store struct {
+	inner       headgate.LeaseStore
+	maxInFlight int
+	clock       func() int64 // monotonic time of this process in ns, above 0
+	keys        table
+	cold        counters
+
+	ctx      context.Context // ends when Close no longer waits
+	cancel   context.CancelFunc
+	mu       sync.Mutex
+	closed   bool // guarded by mu
+	inFlight int  // guarded by mu
+	calls    sync.WaitGroup
+	closing  sync.Once
+	closeErr error
+	totals   totals
+}
+
+// totals are the counts of [Stats].
+type totals struct{ calls, failed, late, stranded, decisions atomic.Int64 }
+
+// New returns a store that wraps inner. The new store owns inner: Close closes both.
+// opts may be nil. New does no I/O.
+func New(inner headgate.LeaseStore, opts *Options) (*Store, error) {
+	if inner == nil {
+		return nil, errors.New("lease: the inner store is nil")
+	}
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	s := &Store{inner: inner, maxInFlight: o.MaxInFlight, clock: func() int64 { return int64(time.Since(start)) + 1 }}
+	s.keys.init(o.MaxKeys)
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Bind prepares a rule for use; see [headgate.Store]. For a rule that is not leased, it
+// returns the Bound of the inner store. The leaky bucket, limits of concurrent units,
+// a sliding log with a period below the TTL, and a capacity too small for the share are
+// not leased, even if the rule has settings for leases.
+func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	settings, algorithm := rule.Lease, rule.Algorithm
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	rule.Lease = headgate.LeaseSettings{}
+	inner, err := s.inner.Bind(rule)
+	if err != nil || !settings.Enabled() || !algorithm.CanLease() {
+		return inner, err
+	}
+	most, ttl := settings.Max(inner.Limit()), settings.TTLOrDefault()
+	if most < 1 || algorithm == headgate.SlidingLog && ttl > rule.Limit.Period {
+		return inner, nil
+	}
+	return &bound{
+		Bound: inner, store: s, salt: rand.Uint64(), max: most, capacity: inner.Limit(),
+		ttl: int64(ttl), spacing: spacing(rule, most, ttl), deniedBy: []string{rule.Name},
+	}, nil
+}
+
+// spacing returns the minimum time between two calls for one key at the limit, in ns.
+// Within it, the limit makes at most half of the units available that may be on lease. In
+// a sliding log, units count from the call that reports them, so that is made soon.
+func spacing(rule headgate.Rule, most int64, ttl time.Duration) int64 {
+	l, longest := rule.Limit, ttl/16
+	if rule.Algorithm == headgate.SlidingLog {
+		longest = min(longest, l.Period/200)
+	}
+	if l.Period <= 0 || l.Rate <= 0 {
+		return int64(longest)
+	}
+	half := time.Duration(float64(l.Period) / float64(l.Rate) * float64(most) / 2)
+	return int64(min(max(half, time.Millisecond/2), longest))
+}
+
+// Shared reports whether other processes may use the inner store's state; see
+// [headgate.Shared].
+func (s *Store) Shared() bool { return headgate.Shared(s.inner) }
+
+// enter reports whether a call of the inner store may begin. The caller must then call
+// leave.
+func (s *Store) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.inFlight >= s.maxInFlight {
+		return false
+	}
+	s.inFlight++
+	s.calls.Add(1)
+	return true
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+func (s *Store) leave() {
+	s.mu.Lock()
+	s.inFlight--
+	s.mu.Unlock()
+	s.calls.Done()
+}
+
+// Close returns the units of all leases to the inner store, for at most one second, and
+// closes the inner store. Leases that were not returned expire. Later calls return
+// [headgate.ErrClosed].
+func (s *Store) Close() error {
+	s.closing.Do(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+		timer := time.AfterFunc(closeTimeout, s.cancel)
+		s.calls.Wait()
+		s.releaseAll()
+		timer.Stop()
+		s.cancel()
+		s.closeErr = s.inner.Close()
+	})
+	return s.closeErr
+}
+
+// releaseAll returns the units of all leases, several at a time.
+func (s *Store) releaseAll() {
+	next := make(chan *chunk)
+	var workers sync.WaitGroup
+	for range min(s.maxInFlight, 32) {
+		workers.Go(func() {
+			for c := range next {
+				c.release(s.ctx)
+			}
+		})
+	}
+	for _, c := range s.keys.all() {
+		next <- c
+	}
+	close(next)
+	workers.Wait()
+}
