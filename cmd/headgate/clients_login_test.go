@@ -40,8 +40,8 @@ func loginAttempts(t *testing.T, language string, service *launched, env []strin
 
 func launchLogins(t *testing.T) *launched {
 	t.Helper()
-	return launch(t, 1, "--config", "../../examples/login.yaml",
-		"--http-addr", "127.0.0.1:0", "--resp-addr", "off", "--grpc-addr", "off", "--admin-addr", "off")
+	return launch(t, 2, "--config", "../../examples/login.yaml",
+		"--http-addr", "127.0.0.1:0", "--resp-addr", "off", "--grpc-addr", "off", "--admin-addr", "127.0.0.1:0")
 }
 
 // The right password costs nothing. The sixth wrong one is denied, and so is the right
@@ -62,6 +62,24 @@ func TestLoginForms(t *testing.T) {
 				t.Errorf("without the service: got %s", got)
 			}
 		})
+	}
+}
+
+// A success cancels the hold of its attempt. No program refunds, which is not exact.
+func TestLoginFormsCancelHolds(t *testing.T) {
+	t.Parallel()
+	for language := range loginPrograms {
+		service := launchLogins(t)
+		loginAttempts(t, language, service, nil, "right", "a", "right")
+		_, metrics := service.operator(t, "/metrics")
+		for _, want := range []string{
+			`headgate_operations_total{api="http",verb="commit"} 2`, `headgate_operations_total{api="http",verb="refund"} 0`,
+			`headgate_decisions_total{api="http",outcome="allowed",policy="login_pair"} 3`,
+		} {
+			if !strings.Contains(metrics, want+"\n") {
+				t.Errorf("%s: the metrics do not contain %s", language, want)
+			}
+		}
 	}
 }
 

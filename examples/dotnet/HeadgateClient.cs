@@ -17,21 +17,36 @@ public sealed class HeadgateClient
     /// Returns whether the request is allowed, and if not, the wait. Returns null if
     /// Headgate could not decide.
     /// </summary>
-    public Task<(bool Allowed, TimeSpan RetryAfter)?> CheckAsync(
-        string policy, string key, CancellationToken cancel = default) =>
-        CheckAsync(new { policy, key }, cancel);
+    public async Task<(bool Allowed, TimeSpan RetryAfter)?> CheckAsync(
+        string policy, string key, CancellationToken cancel = default)
+    {
+        var decision = await PostAsync("/v1/check", new { policy, key }, cancel);
+        if (decision == null)
+            return null;
+        return (decision.Value.Allowed, decision.Value.RetryAfter);
+    }
 
-    /// <summary>The same for the body of a request, which can have several checks.</summary>
-    public async Task<(bool Allowed, TimeSpan RetryAfter)?> CheckAsync(object request, CancellationToken cancel)
+    /// <summary>
+    /// Opens a hold, for the body of a request, which can have several checks. Returns its
+    /// token, too.
+    /// </summary>
+    public Task<(bool Allowed, TimeSpan RetryAfter, string Hold)?> HoldAsync(object request, CancellationToken cancel) =>
+        PostAsync("/v1/hold", request, cancel);
+
+    /// <summary>Ends a hold as if nothing had been charged.</summary>
+    public Task CancelAsync(string hold) => PostAsync("/v1/cancel", new { hold }, CancellationToken.None);
+
+    private async Task<(bool Allowed, TimeSpan RetryAfter, string Hold)?> PostAsync(
+        string path, object request, CancellationToken cancel)
     {
         try
         {
-            using (var response = await http.PostAsJsonAsync("/v1/check", request, cancel))
+            using (var response = await http.PostAsJsonAsync(path, request, cancel))
             {
                 if (response.StatusCode == HttpStatusCode.OK)
-                    return (true, TimeSpan.Zero);
+                    return (true, TimeSpan.Zero, (await response.Content.ReadFromJsonAsync<Token>(cancel)).Hold);
                 if ((int)response.StatusCode == 429) // an answer, not a failure
-                    return (false, response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero);
+                    return (false, response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero, null);
                 Console.Error.WriteLine($"headgate: status {(int)response.StatusCode}");
             }
         }
@@ -46,12 +61,9 @@ public sealed class HeadgateClient
         return null;
     }
 
-    /// <summary>Refunds what CheckAsync charged.</summary>
-    public async Task RefundAsync(object request)
+    private sealed class Token
     {
-        using (await http.PostAsJsonAsync("/v1/refund", request, CancellationToken.None))
-        {
-        }
+        public string Hold { get; set; }
     }
 }
 // [end client]

@@ -20,18 +20,18 @@ public sealed class HeadgateLogin
     }
 
     /// <summary>
-    /// Call this before the password is compared. Returns whether the attempt is allowed, and if
-    /// not, the wait. Returns null if Headgate could not decide: deny the attempt with 503.
+    /// Call this before the password is compared. Returns whether the attempt is allowed, the
+    /// wait if not, and the hold. Returns null if Headgate could not decide: deny the attempt
+    /// with 503. After a wrong password the hold expires, and the charge stays.
     /// </summary>
-    public Task<(bool Allowed, TimeSpan RetryAfter)?> AttemptAsync(
+    public Task<(bool Allowed, TimeSpan RetryAfter, string Hold)?> AttemptAsync(
         string account, IPAddress address, bool known, CancellationToken cancel = default) =>
-        client.CheckAsync(Body(account, address, known), cancel);
+        client.HoldAsync(new { checks = Checks(account, address, known), ttl = "60s" }, cancel);
 
-    /// <summary>Refunds an attempt after the right password.</summary>
-    public Task SucceededAsync(string account, IPAddress address, bool known) =>
-        client.RefundAsync(Body(account, address, known));
+    /// <summary>Call this after the right password: the attempt costs nothing.</summary>
+    public Task SucceededAsync(string hold) => client.CancelAsync(hold);
 
-    private object Body(string account, IPAddress address, bool known)
+    private List<object> Checks(string account, IPAddress address, bool known)
     {
         var network = Network(address);
         var checks = new List<object> { new { policy = "login_pair", key = Hashed(network + "\n" + account) } };
@@ -40,7 +40,7 @@ public sealed class HeadgateLogin
             checks.Add(new { policy = "login_address", key = Hashed(network) });
             checks.Add(new { policy = "login_account", key = Hashed(account) });
         }
-        return new { checks };
+        return checks;
     }
 
     private string Hashed(string text)

@@ -10,10 +10,10 @@ const agent = new http.Agent({ keepAlive: true });
 // Returns the decision, or null if Headgate could not decide.
 export const check = (request) => headgate('check', request);
 
-// Calls /v1/check, /v1/peek, /v1/refund or /v1/reset.
-export async function headgate(verb, request) {
+// Calls an operation of the HTTP API, such as check or hold.
+export async function headgate(operation, request) {
   try {
-    const { status, body } = await post(`${url}/v1/${verb}`, JSON.stringify(request));
+    const { status, body } = await post(`${url}/v1/${operation}`, JSON.stringify(request));
     if (status === 200 || status === 429) return body; // 429 is a decision, not an error
     console.error('headgate:', body.detail); // wrong request (4xx) or no decision (503)
   } catch (err) {

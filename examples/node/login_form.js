@@ -41,15 +41,15 @@ function checks(account, address, known) {
 // Returns a text for the user. The password is compared only if the limits allow it.
 async function login(account, address, password, known) {
   const items = checks(account, address, known);
-  const decision = await headgate('check', { checks: items });
+  const decision = await headgate('hold', { checks: items, ttl: '60s' });
   if (decision === null) return 'not decided: denied'; // fail closed, with status 503
   if (!decision.allowed) { // status 429
     console.error(`login denied by ${decision.denied_by.join(', ')}`); // not for the client
     const retry = Math.ceil(decision.retry_after_ms / 1000);
     return `too many attempts, Retry-After: ${retry}`;
   }
-  if (!passwordIsRight(account, password)) return 'wrong password'; // the charge stays
-  await headgate('refund', { checks: items });
+  if (!passwordIsRight(account, password)) return 'wrong password'; // the hold expires, and the charge stays
+  await headgate('cancel', { hold: decision.hold });
   return 'logged in';
 }
 // [end login]

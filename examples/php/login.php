@@ -34,14 +34,14 @@ function checks(string $account, string $address, bool $known): array
     return $checks;
 }
 
-/** Sends the checks. Returns the decision, or null if Headgate could not decide. */
-function headgate(string $verb, array $checks): ?array
+/** Calls an operation. Returns the decision, or null if Headgate could not decide. */
+function headgate(string $operation, array $request): ?array
 {
     static $curl = null; // keeps its connection open
     $curl ??= curl_init();
     curl_setopt_array($curl, [
-        CURLOPT_URL => (getenv('RATE_LIMIT_HTTP') ?: 'http://127.0.0.1:8080') . "/v1/$verb",
-        CURLOPT_POSTFIELDS => json_encode(['checks' => $checks]),
+        CURLOPT_URL => (getenv('RATE_LIMIT_HTTP') ?: 'http://127.0.0.1:8080') . "/v1/$operation",
+        CURLOPT_POSTFIELDS => json_encode($request),
         CURLOPT_RETURNTRANSFER => true,
         CURLOPT_TIMEOUT_MS => (int) (getenv('RATE_LIMIT_TIMEOUT_MS') ?: 200), // to connect and to read
     ]);
@@ -60,7 +60,7 @@ function headgate(string $verb, array $checks): ?array
 function login(string $account, string $address, string $password, bool $known): string
 {
     $checks = checks($account, $address, $known);
-    $decision = headgate('check', $checks);
+    $decision = headgate('hold', ['checks' => $checks, 'ttl' => '60s']);
     if ($decision === null) {
         return 'not decided: denied'; // fail closed, with status 503
     }
@@ -70,9 +70,9 @@ function login(string $account, string $address, string $password, bool $known):
         return "too many attempts, Retry-After: $retry";
     }
     if (!password_is_right($account, $password)) {
-        return 'wrong password'; // the charge stays
+        return 'wrong password'; // the hold expires, and the charge stays
     }
-    headgate('refund', $checks);
+    headgate('cancel', ['hold' => $decision['hold']]);
     return 'logged in';
 }
 // [end login]

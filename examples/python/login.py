@@ -47,10 +47,10 @@ def checks(account: str, address: str, known: bool) -> list:
     ]
 
 
-def headgate(verb: str, items: list) -> dict | None:
-    """Send the checks. Return the decision, or None if Headgate could not decide."""
+def headgate(operation: str, request: dict) -> dict | None:
+    """Call an operation. Return the decision, or None if Headgate could not decide."""
     try:
-        response = session.post(f"{URL}/v1/{verb}", json={"checks": items}, timeout=(TIMEOUT, TIMEOUT))
+        response = session.post(f"{URL}/v1/{operation}", json=request, timeout=(TIMEOUT, TIMEOUT))
         if response.status_code in (200, 429):
             return response.json()
         logging.warning("headgate: %s", response.text)
@@ -64,7 +64,7 @@ def headgate(verb: str, items: list) -> dict | None:
 def login(account: str, address: str, password: str, known: bool) -> str:
     """Return a text for the user. The password is compared only if the limits allow it."""
     items = checks(account, address, known)
-    decision = headgate("check", items)
+    decision = headgate("hold", {"checks": items, "ttl": "60s"})
     if decision is None:
         return "not decided: denied"  # fail closed, with status 503
     if not decision["allowed"]:  # status 429
@@ -72,8 +72,8 @@ def login(account: str, address: str, password: str, known: bool) -> str:
         retry = math.ceil(decision["retry_after_ms"] / 1000)
         return f"too many attempts, Retry-After: {retry}"
     if not password_is_right(account, password):
-        return "wrong password"  # the charge stays
-    headgate("refund", items)
+        return "wrong password"  # the hold expires, and the charge stays
+    headgate("cancel", {"hold": decision["hold"]})
     return "logged in"
 # [end login]
 

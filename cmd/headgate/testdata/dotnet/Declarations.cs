@@ -1,5 +1,6 @@
 // What examples/dotnet uses of .NET 7 and later, for Debian's Mono, which does not have
-// it: the signatures of System.Threading.RateLimiting and of PostAsJsonAsync.
+// it: the signatures of System.Threading.RateLimiting, PostAsJsonAsync and
+// ReadFromJsonAsync.
 using System;
 using System.Collections.Generic;
 using System.Net.Http;
@@ -46,6 +47,14 @@ namespace System.Net.Http.Json
     public static class HttpClientJsonExtensions
     {
         public static Task<HttpResponseMessage> PostAsJsonAsync<T>(this HttpClient client, string uri, T value, CancellationToken cancel)
+        {
+            throw new NotSupportedException();
+        }
+    }
+
+    public static class HttpContentJsonExtensions
+    {
+        public static Task<T> ReadFromJsonAsync<T>(this HttpContent content, CancellationToken cancel)
         {
             throw new NotSupportedException();
         }
