@@ -15,6 +15,7 @@ import (
 // The store is wrapped twice: package fallback decides while it is unavailable, and
 // package lease decides in memory for the keys that are asked for often.
 func Example() {
+	// [snippet wrap]
 	shared := memstore.New(nil) // a program uses redisstore.Open here
 	reliable, err := fallback.New(shared, nil)
 	if err != nil {
@@ -34,6 +35,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	// [end wrap]
 	allowed := 0
 	for range 3000 {
 		if d, err := limiter.Allow(context.Background(), "ann"); err == nil && d.Allowed {
