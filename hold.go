@@ -28,11 +28,11 @@ type Hold struct {
 	checks   []Check
 	first    [1]Check // memory of checks if there is only one
 	id       HoldID
-	private  bool        // whether the id was generated here
-	done     atomic.Bool // whether a private hold was committed
 	decision Decision
-	replayed bool
 	expires  atomic.Int64 // deadline as an Instant
+	done     atomic.Bool  // whether a private hold was committed
+	private  bool         // whether the id was generated here
+	replayed bool
 }
 
 // HoldOptions are the settings of [HoldAll].
@@ -83,7 +83,8 @@ func hold(ctx context.Context, now Instant, opts *HoldOptions, checks []Check) (
 	}
 	h := &Hold{id: id, private: opts.ID == ""}
 	h.checks = append(h.first[:0], checks...)
-	result, at, err := h.apply(ctx, now, OpenHold, opts.TTL, nil)
+	var result HoldResult
+	at, err := h.apply(ctx, now, OpenHold, opts.TTL, nil, &result)
 	if err != nil {
 		return nil, err
 	}
@@ -124,24 +125,26 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// apply executes verb for every limit of every check, and returns the combined result.
-// costs has the cost of each check; if it is nil, the costs are those of the checks.
-func (h *Hold) apply(ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64) (HoldResult, Instant, error) {
-	if result, at, err, done := h.applyOne(ctx, now, verb, ttl, costs); done {
-		return result, at, err
+// apply executes verb for every limit of every check, and sets the combined result. costs
+// has the cost of each check; if it is nil, the costs are those of the checks.
+func (h *Hold) apply(
+	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64, result *HoldResult,
+) (Instant, error) {
+	if at, err, done := h.applyOne(ctx, now, verb, ttl, costs, result); done {
+		return at, err
 	}
 	ops, err := opsOf(now, withCosts(h.checks, costs))
 	if err != nil {
-		return HoldResult{}, 0, err
+		return 0, err
 	}
 	results := make([]HoldResult, len(ops))
 	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
 	observeHolds(withCosts(h.checks, costs), verb, results, err)
 	if err != nil {
-		return HoldResult{}, 0, err
+		return 0, err
 	}
-	result, err := combineResults(results)
-	return result, at, err
+	*result, err = combineResults(results)
+	return at, err
 }
 
 // calls returns the name of the methods that use the verb, for the error of a store
@@ -159,27 +162,27 @@ func (v HoldVerb) calls() string {
 
 // applyOne is apply for one check with one limit, if the store has a faster way for it.
 func (h *Hold) applyOne(
-	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64,
-) (result HoldResult, at Instant, err error, done bool) {
+	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64, result *HoldResult,
+) (at Instant, err error, done bool) {
 	if len(h.checks) != 1 || h.checks[0].Limiter == nil {
-		return result, at, nil, false
+		return at, nil, false
 	}
 	c := &h.checks[0]
 	b, ok := c.Limiter.bound.(HoldBound)
 	if !ok {
-		return result, at, nil, false
+		return at, nil, false
 	}
 	op := HoldOp{Op: Op{Bound: b, Key: c.Key, Cost: c.Cost}, ID: h.id, Private: h.private}
 	if costs != nil {
 		op.Cost = costs[0]
 	}
 	if err = checkRequest(now, op.Cost); err == nil {
-		result, at, err = b.ApplyHold(ctx, now, verb, ttl, op)
+		*result, at, err = b.ApplyHold(ctx, now, verb, ttl, op)
 	}
 	if o := c.Limiter.observer; o != nil {
 		o.Observe(Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: op.Cost, Decision: result.Decision, Err: err})
 	}
-	return result, at, err, true
+	return at, err, true
 }
 
 // observeHolds calls the observer of every limiter with the result of that limiter's
@@ -292,7 +295,7 @@ func (h *Hold) CancelAt(ctx context.Context, now time.Time) (HoldResult, error) 
 	return h.commit(ctx, InstantOf(now), make([]int64, len(h.checks)))
 }
 
-func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (HoldResult, error) {
+func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (result HoldResult, err error) {
 	if len(actual) != len(h.checks) {
 		return HoldResult{}, fmt.Errorf("%w: %d actual costs for %d checks; must be one for each check", ErrInvalidHold, len(actual), len(h.checks))
 	}
@@ -300,9 +303,14 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (HoldRes
 		d, err := applyAll(ctx, now, withCosts(h.checks, make([]int64, len(h.checks))), true)
 		return HoldResult{Decision: d, Replayed: true}, err
 	}
-	result, at, err := h.apply(ctx, now, CommitHold, 0, actual)
-	h.done.Store(err == nil && h.private && result.Degraded == ReasonNone)
-	return h.ended(result, at, err)
+	at, err := h.apply(ctx, now, CommitHold, 0, actual, &result)
+	if err != nil {
+		return h.ended(result, at, err)
+	}
+	if h.private && result.Degraded == ReasonNone {
+		h.done.Store(true)
+	}
+	return result, nil
 }
 
 // Extend sets the deadline of the hold to the present time plus ttl. It returns
@@ -320,7 +328,8 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 	if err := checkTTL(ttl); err != nil {
 		return HoldResult{}, err
 	}
-	result, at, err := h.apply(ctx, now, ExtendHold, ttl, nil)
+	var result HoldResult
+	at, err := h.apply(ctx, now, ExtendHold, ttl, nil, &result)
 	if err == nil {
 		h.setExpires(result.Deadline, at, ttl)
 	}
@@ -373,6 +382,7 @@ func (l *Limiter) adjust(ctx context.Context, now Instant, verb HoldVerb, key st
 		return 0, Decision{}, err
 	}
 	h := Hold{checks: []Check{{l, key, n}}}
-	result, _, err := h.apply(ctx, now, verb, 0, nil)
+	var result HoldResult
+	_, err := h.apply(ctx, now, verb, 0, nil, &result)
 	return result.Granted, result.Decision, err
 }

@@ -114,6 +114,12 @@ func (l *Ledger) Find(id headgate.HoldID) int {
 	return -1
 }
 
+// Clear removes all holds. It keeps their memory for later holds.
+func (l *Ledger) Clear() {
+	l.Holds, l.Changes = l.Holds[:0], l.Changes[:0]
+	l.Unit, l.next, l.leased = Unit{}, 0, 0
+}
+
 // HasExpired reports whether a hold has expired by t.
 func (l *Ledger) HasExpired(t int64) bool { return l.firstExpired(t) >= 0 }
 

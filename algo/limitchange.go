@@ -1,6 +1,9 @@
 package algo
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Unit is what a unit costs under a limit: for a bucket T = P/D µs, the time in which it
 // is refilled; for the interval bucket 1/1 token. For an algorithm that counts in
@@ -13,6 +16,9 @@ type Unit struct{ P, D int64 }
 func (u Unit) debtOf(n int64) Debt {
 	if u.D == 0 {
 		return Debt{}
+	}
+	if hi, lo := bits.Mul64(uint64(n), uint64(u.P)); hi == 0 && lo/uint64(u.D) < maxExact {
+		return Debt{int64(lo / uint64(u.D)), int64(lo % uint64(u.D))}
 	}
 	t := fraction{u.P, u.D}
 	whole, r := t.times(min(n, t.unitsWithin(maxExact, maxExact-1)+1))

@@ -13,53 +13,66 @@ import (
 // does.
 func (b *slotBound) ApplyHold(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, op headgate.HoldOp,
-) (headgate.HoldResult, headgate.Instant, error) {
+) (result headgate.HoldResult, at headgate.Instant, err error) {
 	t := b.store.instant(now)
-	if !b.store.closed.Load() && b.canHold {
-		d, deadline := b.secret.sum(op.Key), t+ttl.Microseconds()
-		switch verb {
-		case headgate.OpenHold:
-			if result, done := b.openFast(d, t, deadline, &op); done {
-				return result, headgate.Instant(t), nil
-			}
-		case headgate.CommitHold:
-			if result, done := b.commitFast(d, t, &op); done {
-				return result, headgate.Instant(t), nil
-			}
+	done := false
+	if verb <= headgate.CommitHold && b.canHold && !b.store.closed.Load() {
+		d := b.secret.sum(op.Key)
+		if verb == headgate.OpenHold {
+			done = b.openFast(d, t, t+ttl.Microseconds(), &op, &result)
+		} else {
+			done = b.commitFast(d, t, &op, &result)
 		}
 	}
+	if !done {
+		return b.applyHoldSlow(ctx, headgate.Instant(t), verb, ttl, op)
+	}
+	return result, headgate.Instant(t), nil
+}
+
+func (b *slotBound) applyHoldSlow(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, op headgate.HoldOp,
+) (headgate.HoldResult, headgate.Instant, error) {
 	var results [1]headgate.HoldResult
-	at, err := b.store.ApplyHolds(ctx, headgate.Instant(t), verb, ttl, []headgate.HoldOp{op}, results[:])
+	at, err := b.store.ApplyHolds(ctx, now, verb, ttl, []headgate.HoldOp{op}, results[:])
 	if err == nil {
 		err = results[0].Err
 	}
 	return results[0], at, err
 }
 
+// answerHeld returns the decision of a peek with cost 0 on k.
+func (b *slotBound) answerHeld(k *heldKey, t int64) headgate.Decision {
+	if b.onlyHolds {
+		return k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
+	}
+	return b.step.Answer(k.account.State, t, 0, 0, true)
+}
+
 // openFast opens a hold on a key that has a slot in the table, if the units are
 // available and there is room, and if no hold of the key has expired, is a lease or has
 // the same id. If done is false, the key is unchanged.
-func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
+func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, result *headgate.HoldResult) (done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	b.store.sweepSometimes(sh, t, d)
-	k := sh.keys[d]
+	k := sh.keys.get(d)
 	if !b.mayOpen(sh, k, d, op, t) {
-		return result, false
+		return false
 	}
 	if k == nil {
 		if k = b.addHeld(sh, d, t, op); k == nil {
-			return result, false
+			return false
 		}
 	} else if !b.takeHeld(k, t, b.holds.Amount(op.Cost, b.limit)) {
-		return result, false
+		return false
 	}
 	amount := b.holds.Amount(op.Cost, b.limit)
 	k.ledger.Open(&k.account, t, openedID(d, op, amount), amount, deadline)
-	result.Decision = k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
+	result.Decision = b.answerHeld(k, t)
 	result.Deadline = headgate.Instant(deadline)
-	return result, true
+	return true
 }
 
 // openedID returns the id with which the hold of op on one key is stored. No other
@@ -125,22 +138,22 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 // commitFast ends an open hold of a key, if no hold of the key has expired and none is a
 // lease. If done is
 // false, the key is unchanged.
-func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp) (result headgate.HoldResult, done bool) {
+func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *headgate.HoldResult) (done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	k := sh.keys[d]
+	k := sh.keys.get(d)
 	if k == nil || k.ledger.IsDue(t) {
-		return result, false
+		return false
 	}
 	i := k.ledger.Find(op.ID)
 	if i < 0 {
-		return result, false
+		return false
 	}
 	k.account.Step, k.rule = b.corrector, b
 	sh.end(b.store, k, d, i, op.Private)
 	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
-	result.Decision = k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
+	result.Decision = b.answerHeld(k, t)
 	b.store.moveToSlot(sh, d, k)
-	return result, true
+	return true
 }

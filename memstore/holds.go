@@ -12,8 +12,8 @@ const (
 	// holdBytes is the memory of a hold: 64 bytes while it is open, and its map entry
 	// afterwards.
 	holdBytes = 64
-	// heldKeyBytes is the memory of a key with open holds, including its map entry and
-	// without its holds.
+	// heldKeyBytes is the memory of a key with open holds, including its entry in the
+	// index and without its holds.
 	heldKeyBytes = 192
 	// In one of sweepEvery calls that open a hold, up to sweepOnHold keys and ended holds
 	// are checked for expiry.
@@ -35,7 +35,7 @@ type holdRegion struct {
 // slots and of logs.
 type holdShard struct {
 	mu    sync.Mutex
-	keys  map[digest]*heldKey
+	keys  heldIndex
 	ended map[holdName]endedRecord
 	// spare is a key that was removed, whose memory the next key uses; may be nil.
 	spare  *heldKey
@@ -44,6 +44,7 @@ type holdShard struct {
 
 // heldKey is a key with open holds.
 type heldKey struct {
+	digest  digest
 	ledger  algo.Ledger
 	account algo.StateAccount // state of the key; not used for a sliding log
 	rule    *slotBound        // rule of the latest operation; nil for a sliding log
@@ -65,14 +66,12 @@ type endedRecord struct {
 
 // add adds a key without holds. sh.mu must be locked.
 func (sh *holdShard) add(d digest) *heldKey {
-	if sh.keys == nil {
-		sh.keys, sh.ended = make(map[digest]*heldKey), make(map[holdName]endedRecord)
-	}
 	k := sh.spare
 	if sh.spare = nil; k == nil {
 		k = &heldKey{}
 	}
-	sh.keys[d] = k
+	k.digest = d
+	sh.keys.add(k)
 	return k
 }
 
@@ -89,11 +88,11 @@ func (r *holdRegion) stats() (holds int, bytes int64) {
 	for i := range r.shards {
 		sh := &r.shards[i]
 		sh.mu.Lock()
-		for _, k := range sh.keys {
+		for k := range sh.keys.all {
 			holds += len(k.ledger.Holds)
 		}
 		holds += len(sh.ended)
-		bytes += int64(len(sh.keys)) * heldKeyBytes
+		bytes += int64(sh.keys.count) * heldKeyBytes
 		sh.mu.Unlock()
 	}
 	return holds, bytes + int64(holds)*holdBytes
@@ -113,7 +112,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	k := sh.keys[d]
+	k := sh.keys.get(d)
 	if k == nil {
 		return algo.Result{}, false
 	}
@@ -172,23 +171,26 @@ func (s *Store) moveToSlot(sh *holdShard, d digest, k *heldKey) {
 		}
 		slot.unlock(seen, k.rule.pack(k.account.State))
 	}
-	s.removeHeld(sh, d)
+	s.removeHeld(sh, k)
 }
 
-// removeHeld removes the key with digest d, which has no open holds.
-func (s *Store) removeHeld(sh *holdShard, d digest) {
-	k := sh.keys[d]
-	k.ledger = algo.Ledger{Holds: k.ledger.Holds[:0]}
+// removeHeld removes the key k, which has no open holds.
+func (s *Store) removeHeld(sh *holdShard, k *heldKey) {
+	sh.keys.remove(k.digest)
+	k.ledger.Clear()
 	if k.rule, k.log = nil, nil; cap(k.ledger.Holds) < 16 {
 		sh.spare = k
 	}
-	delete(sh.keys, d)
 	s.logs.bytes.Add(-heldKeyBytes)
 }
 
 // end records that hold i of k ends before its deadline. A private hold is not repeated,
 // so it needs no record.
 func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
+	if private && len(sh.ended) == 0 {
+		s.logs.bytes.Add(-holdBytes)
+		return
+	}
 	h := &k.ledger.Holds[i]
 	name := holdName{d, algo.NameOf(h.ID)}
 	// A record that is replaced is that of an earlier hold, which has expired.
@@ -196,6 +198,9 @@ func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
 		s.logs.bytes.Add(-holdBytes)
 	}
 	if !private {
+		if sh.ended == nil {
+			sh.ended = make(map[holdName]endedRecord)
+		}
 		sh.ended[name] = endedRecord{h.ID, h.Deadline}
 	}
 }
@@ -207,25 +212,21 @@ func (s *Store) sweepSometimes(sh *holdShard, t int64, own digest) {
 	}
 }
 
-// sweepHolds removes up to sweepOnHold keys and ended holds that have expired by t, in
-// the random order of the maps. It leaves out the key with digest own, which the caller
-// uses.
+// sweepHolds removes keys and ended holds that have expired by t: keys in turn, ended
+// holds in the random order of the map, and up to sweepOnHold of each. It leaves out the
+// key with digest own, which the caller uses.
 func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
-	n := sweepOnHold
-	for d, k := range sh.keys {
-		if n--; n < 0 {
-			break
-		}
+	sh.keys.sweep(sweepOnHold, func(k *heldKey) {
 		switch {
-		case d == own || !k.ledger.HasExpired(t):
+		case k.digest == own || !k.ledger.HasExpired(t):
 		case k.rule != nil:
 			s.expire(k, &k.account, t, k.rule.holds)
-			s.moveToSlot(sh, d, k)
+			s.moveToSlot(sh, k.digest, k)
 		default:
-			k.log.sweepHeld(sh, d, k, t)
+			k.log.sweepHeld(sh, k.digest, k, t)
 		}
-	}
-	n = sweepOnHold
+	})
+	n := sweepOnHold
 	for id, record := range sh.ended {
 		if n--; n < 0 {
 			break

@@ -69,7 +69,7 @@ func (x *leaseTransaction) apply() error {
 	}
 	x.store.logs.bytes.Add(used - reserved)
 	if reserved > holdBytes && len(ledger.Holds) == 0 {
-		x.store.removeHeld(t.holds, t.d)
+		x.store.removeHeld(t.holds, t.held)
 		t.held = nil
 	}
 	if err != nil {

@@ -13,14 +13,14 @@ func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v hea
 	holds := b.store.holds.shard(d)
 	holds.mu.Lock()
 	defer holds.mu.Unlock()
-	held := holds.keys[d]
+	held := holds.keys.get(d)
 	switch {
 	case held == nil:
 	case v == headgate.Peek:
 		return b.expireCopy(held, k, t)
 	case v == headgate.Reset:
 		b.store.logs.bytes.Add(-int64(len(held.ledger.Holds)) * holdBytes)
-		b.store.removeHeld(holds, d)
+		b.store.removeHeld(holds, held)
 	default:
 		k = b.expireHeld(sh, holds, held, k, d, t)
 		if k != nil && k.isSingle && k.log.Len() == 0 {
@@ -43,7 +43,7 @@ func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *
 		b.store.logs.save(sh, d, k)
 	}
 	if len(held.ledger.Holds) == 0 {
-		b.store.removeHeld(holds, d)
+		b.store.removeHeld(holds, held)
 	}
 	return k
 }

@@ -35,7 +35,7 @@ func (b *slotBound) peekOnlyHolds(d digest, t, n int64) headgate.Decision {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	a, ledger := algo.StateAccount{Step: b.corrector}, (*algo.Ledger)(nil)
-	if k := sh.keys[d]; k != nil {
+	if k := sh.keys.get(d); k != nil {
 		a.State, ledger = k.account.State, &k.ledger
 		if k.releasesAt(t, b.holds) {
 			ledger = k.ledger.Release(&a, t, b.holds.OnExpiry == headgate.ReleaseExpired)

@@ -103,7 +103,7 @@ func (s *Store) readPlain(slot *slot) (digest, words) {
 		}
 		holds := s.holds.shard(d)
 		holds.mu.Lock()
-		k := holds.keys[d]
+		k := holds.keys.get(d)
 		if k != nil {
 			w = k.rule.pack(k.account.State)
 		}

@@ -208,7 +208,7 @@ func (x *transaction) lockHoldShards() {
 		x.holdShards = append(x.holdShards, sh)
 	}
 	for _, t := range x.targets {
-		t.held = t.holds.keys[t.d]
+		t.held = t.holds.keys.get(t.d)
 	}
 }
 

@@ -78,7 +78,7 @@ func (t *target) keepHeld(s *Store, next algo.State, g *slotBound) bool {
 	case t.held == nil:
 		return false
 	case len(t.held.ledger.Holds) == 0:
-		s.removeHeld(t.holds, t.d)
+		s.removeHeld(t.holds, t.held)
 		return false
 	}
 	t.held.account, t.held.rule = algo.StateAccount{Step: g.corrector, State: next}, g
@@ -89,7 +89,7 @@ func (t *target) keepHeld(s *Store, next algo.State, g *slotBound) bool {
 // if none is open.
 func (s *Store) saveLog(t *target) {
 	if t.held != nil && len(t.held.ledger.Holds) == 0 {
-		s.removeHeld(t.holds, t.d)
+		s.removeHeld(t.holds, t.held)
 		t.held = nil
 	}
 	if t.keyLog != nil {
