@@ -26,6 +26,10 @@ func (s *scanner) failSeparator(rate int64) error {
 	if concurrentHints[strings.ToLower(clip(word))] {
 		return s.failAt(word, writeConcurrent(rate))
 	}
+	if length := unitLength(word); length > 0 && rate > 0 && rate <= int64(MaxPeriod/length) {
+		text := strconv.FormatInt(rate, 10)
+		return s.failAt(word, "expected a slash before the unit of time; write "+text+"/"+word+", or 1/"+text+word+" for one in that time")
+	}
 	return s.failAt(word, "expected a slash and a period, as in 10/s, or per and a period")
 }
 

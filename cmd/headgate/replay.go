@@ -33,11 +33,12 @@ cancel, debit, up_to, refund or reset. For example:
 {"ts_us":9,"key":"k","op":"commit","id":"a","actual":2}
 
 Write a limit as 10/s, 100/1m, 5/15m burst 20, 100/1m queue 50 for
-leaky_bucket, or 1000/month and 500/day in Europe/Berlin for calendar_window.
+leaky_bucket, 1000/month and 500/day in Europe/Berlin for calendar_window, or
+16 concurrent for concurrency, which limits only the operation hold.
 With several --policy flags, a request is allowed only if every limit allows
 it; a denied request is charged to none of them. The algorithms are
 token_bucket, gcra, token_bucket_interval, fixed_window, sliding_window,
-sliding_log, leaky_bucket and calendar_window.
+sliding_log, leaky_bucket, calendar_window and concurrency.
 
 With several algorithms, the report recommends the one that denies the fewest
 keys. If it admits more than the limit in some period, the report also names an

@@ -124,7 +124,7 @@ var helps = map[string]string{
 	"policies.NAME.shadow":           "shadow mode: count and report denials, but never deny",
 	"policies.NAME.enforce":          "share of keys that are limited; for the others, the policy is in shadow mode",
 	"policies.NAME.holds":            "settings for holds",
-	"policies.NAME.holds.on_expiry":  "an expired hold keeps its units or releases them; empty: keep",
+	"policies.NAME.holds.on_expiry":  "units of an expired hold: keep or release; empty: keep, for concurrency release",
 	"policies.NAME.holds.over":       "units above those of the hold: owe spends them, clip only as far as they remain",
 	"policies.NAME.holds.max_open":   "maximum number of open holds of a key",
 	"policies.NAME.holds.cap_amount": "reduce a hold above the capacity of the limit to it, instead of denying it",

@@ -234,7 +234,8 @@ func TestHoldProblems(t *testing.T) {
 		{"a field of a check", "/v1/cancel", `{"hold":"` + open + `","key":"k"}`, 400, "key", "", `unknown field "key"; must be hold`},
 		{"a debit of a negative cost", "/v1/debit", `{` + check + `,"cost":-1}`, 400, "cost", "", "must be 0 or more"},
 		{"a debit above 2^53 - 1", "/v1/debit", `{` + check + `,"cost":9007199254740992}`, 400, "cost", "", "must be 0 to 9007199254740991"},
-		{"a debit of a leaky bucket", "/v1/debit", `{"limit":"1/s queue 2","algorithm":"leaky_bucket","key":"k"}`, 400, "algorithm", "", "leaky_bucket has no holds"},
+		{"a debit of a leaky bucket", "/v1/debit", `{"limit":"1/s queue 2","algorithm":"leaky_bucket","key":"k"}`, 400, "algorithm", "", "leaky_bucket does not support debit; use a check, or one of token_bucket, "},
+		{"a leaky bucket up to a cost", "/v1/take-up-to", `{"limit":"1/s queue 2","algorithm":"leaky_bucket","key":"k"}`, 400, "algorithm", "", "leaky_bucket does not support take_up_to; use a check, or one of token_bucket, "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, h := s.hold(tt.path, tt.body)

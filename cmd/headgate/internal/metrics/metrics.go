@@ -113,7 +113,7 @@ func New(opts *Options) *Metrics {
 
 // addRecorders adds the metrics of requests to the APIs.
 func (m *Metrics) addRecorders() {
-	m.operations = counter("operations_total", "Requests by operation, without checks and holds.", "api", "verb")
+	m.operations = counter("operations_total", "Requests with an operation other than a check or the opening of a hold, such as refund or commit.", "api", "verb")
 	m.refused = counter("refused_total", "Invalid requests, rejected before evaluation.", "api", "reason")
 	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "decision_duration_seconds",

@@ -128,6 +128,8 @@ func TestHoldErrors(t *testing.T) {
 		{"HG.HOLD a 30s login k 1", "CONFLICT hold conflicts with a hold of the same id"},
 		{"HG.HOLD b 30s logn k 1", `NOPOLICY unknown policy "logn"; did you mean "login"?`},
 		{"HG.HOLD b 30s queue k 1", "ERR unsupported: leaky_bucket has no holds; must be"},
+		{"HG.DEBIT queue k 1", "ERR unsupported: leaky_bucket does not support debit; use a check, or one of token_bucket, "},
+		{"HG.UPTO queue k 1", "ERR unsupported: leaky_bucket does not support take_up_to; use a check, or one of token_bucket, "},
 		{"HG.HOLD b 30s api k 9007199254740992", "ERR invalid cost: cost is 9007199254740992; must be 0 to 9007199254740991"},
 		{"HG.DEBIT login k -1", "ERR invalid cost: cost is -1"},
 		{"HG.COMMIT " + open, "ERR wrong number of arguments for 'hg.commit' command"},
