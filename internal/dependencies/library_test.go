@@ -109,7 +109,10 @@ var libraryRules = map[string]packageRule{
 	"lease": {
 		why:   "it wraps any store that has leases, so it imports none",
 		code:  []string{"."},
-		tests: []string{"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest"},
+		tests: []string{
+			"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest/crowd",
+			"storetest/model",
+		},
 	},
 	"llmusage": {
 		why:   "it reads answers of language models and commits holds; limits are those of the caller",
