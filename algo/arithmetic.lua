@@ -81,5 +81,11 @@ local function no_debt()
     return 0, 0
   end
   h.unit = h.debt
+  function h.raise(_, s)
+    return s
+  end
+  function h.lease_end()
+    return EXACT
+  end
   return h
 end

@@ -36,9 +36,9 @@ func (l *Ledger) Leased() int64 { return l.leased }
 // record has expired, or if there is a lease.
 func (l *Ledger) IsDue(t int64) bool { return l.leased > 0 || l.HasExpired(t) }
 
-// Lease ends a lease, begins a lease, or both, at t; see [headgate.LeaseStore]. maxOpen is
-// the maximum number of records of a key: with as many, nothing is granted. Call Expire
-// before. Lease changes nothing if it returns an error.
+// Lease ends a lease, begins a lease, or both, at t; see [headgate.LeaseStore]. maxOpen
+// is the maximum number of records of a key: with as many, nothing is granted. Call
+// Expire before. Lease changes nothing if it returns an error.
 func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (LeaseResult, error) {
 	if i := l.Find(op.ID); i >= 0 && op.ID != (headgate.HoldID{}) {
 		h := &l.Holds[i]
@@ -104,13 +104,14 @@ func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
 // the lease ends.
 func (l *Ledger) raise(a Account, t int64) {
 	if l.leased > 0 {
+		l.observe(a, t)
 		l.adopt(a, t)
 		a.Raise(t, l.leased)
 	}
 }
 
-// debt returns the debt without that of the units on lease. A correction reduces only this
-// part of the debt.
+// debt returns the debt without that of the units on lease. A correction reduces only
+// this part of the debt.
 func (l *Ledger) debt(a Account, t int64) Debt {
 	d := a.Debt(t)
 	if l.leased == 0 {

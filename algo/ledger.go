@@ -125,9 +125,9 @@ func (l *Ledger) HasExpired(t int64) bool { return l.firstExpired(t) >= 0 }
 
 // Expire ends the holds that have expired by t, the earliest deadline first, and calls
 // ended with each of them. If release is true, each of them is corrected as if it had
-// been cancelled at its deadline; otherwise its units stay spent. The units of a lease stay
-// spent. Then Expire raises the debt to that of the units on lease. Call Expire first in
-// every operation.
+// been cancelled at its deadline; otherwise its units stay spent. The units of a lease
+// stay spent. Then Expire raises the debt to that of the units on lease. Call Expire
+// first in every operation.
 func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 	for {
 		i := l.firstExpired(t)
@@ -150,8 +150,8 @@ func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
 	}
 }
 
-// Release changes the account as Expire does, but leaves the ledger unchanged: for a peek,
-// with a copy of the account. It returns the ledger after Expire.
+// Release changes the account as Expire does, but leaves the ledger unchanged: for a
+// peek, with a copy of the account. It returns the ledger after Expire.
 func (l *Ledger) Release(a Account, t int64, release bool) *Ledger {
 	copied := &Ledger{Holds: slices.Clone(l.Holds), Unit: l.Unit, Changes: slices.Clone(l.Changes), next: l.next, leased: l.leased}
 	copied.Expire(a, t, release, func(Hold) {})
@@ -195,6 +195,10 @@ func (l *Ledger) Set(a *StateAccount, t int64, next State) {
 // account at t.
 func (l *Ledger) Observe(a Account, t int64) {
 	l.raise(a, t)
+	l.observe(a, t)
+}
+
+func (l *Ledger) observe(a Account, t int64) {
 	if least := l.newest(); least != nil {
 		*least = minDebt(*least, l.debt(a, t))
 	}

@@ -9,6 +9,7 @@
 --            are then the debt of the last of them
 --   p, d     what a unit costs under the limit of the latest change
 --   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
+--   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
 
 local ledger = {}
 
@@ -26,7 +27,7 @@ end
 
 -- new returns a ledger without holds, of a key with the state s under a limit w.
 function ledger.new(h, w, s)
-  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0}
+  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0}
 end
 
 -- newest returns the newest segment, or nil if no hold is open.
@@ -54,12 +55,27 @@ local function subtract(segment, by, by_rest, d)
   end
 end
 
--- observe updates the least debt of the newest segment, unless the algorithm has no
--- debts.
-local function observe(l, t)
+-- debt_of returns the debt without that of the units on lease.
+local function debt_of(l, t)
+  local debt, rest = l.h.debt(l.w, l.s, t)
+  if l.leased == 0 or l.d == 0 then
+    return debt, rest
+  end
+  local leased = {}
+  leased.least, leased.rest = times(l, l.leased)
+  if less(debt, rest, leased.least, leased.rest) then
+    return 0, 0
+  end
+  local own = {least = debt, rest = rest}
+  subtract(own, leased.least, leased.rest, l.d)
+  return own.least, own.rest
+end
+
+-- note updates the least debt of the newest segment, unless the algorithm has no debts.
+local function note(l, t)
   local segment = l.d > 0 and newest(l)
   if segment then
-    lower(segment, l.h.debt(l.w, l.s, t))
+    lower(segment, debt_of(l, t))
   end
 end
 
@@ -89,13 +105,29 @@ local function adopt(l, t)
     end
   end
   local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d)
-  if changed and l.d > 0 then
-    local least, rest = h.debt(w, s, t)
+  local from_p, from_d = l.p, l.d
+  l.s, l.p, l.d = s, p, d
+  if changed and from_d > 0 then
+    local least, rest = debt_of(l, t)
     l.changes = l.changes or {}
-    l.changes[#l.changes + 1] = {before = l.kept + #list, p = l.p, d = l.d, cut = cut, least = least, rest = rest}
+    l.changes[#l.changes + 1] = {before = l.kept + #list, p = from_p, d = from_d, cut = cut, least = least, rest = rest}
     merge_changes(l, #l.changes)
   end
-  l.s, l.p, l.d = s, p, d
+end
+
+-- raise raises the debt to that of the units on lease.
+local function raise(l, t)
+  if l.leased > 0 then
+    note(l, t)
+    adopt(l, t)
+    l.s = l.h.raise(l.w, l.s, t, l.leased)
+  end
+end
+
+-- observe is called after every change at t.
+local function observe(l, t)
+  raise(l, t)
+  note(l, t)
 end
 
 local function prepare(l, t)
@@ -197,6 +229,7 @@ local function correct(l, i, t, n)
     end
   end
   l.s = l.h.correct(l.w, l.s, t, list[i].charged_at, n, by, rest)
+  raise(l, t)
 end
 
 -- remove_from_changes updates the changes after hold i was removed.
@@ -219,6 +252,9 @@ end
 local function remove(l, i)
   local list = l.list
   local hold, before = list[i], list[i - 1]
+  if hold.kind then
+    l.leased = l.leased - hold.units
+  end
   if before and l.changes then
     local change = l.changes[change_after(l, i - 1)]
     before = change and change.before == l.kept + i - 1 and change or before
@@ -234,6 +270,34 @@ local function remove(l, i)
   end
 end
 
+-- open adds a hold whose units were just charged at t, and returns it.
+function ledger.open(l, t, id, units, deadline)
+  local segment, least, rest = newest(l), nil, nil
+  if not segment then
+    l.p, l.d = l.h.unit(l.w)
+  end
+  if segment and units == 0 then
+    least, rest = segment.least, segment.rest -- the state may not have been converted
+  else
+    least, rest = debt_of(l, t)
+  end
+  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
+  l.list[#l.list + 1] = hold
+  return hold
+end
+
+-- find returns the index of the hold with the id, or nil.
+function ledger.find(l, id)
+  local list = l.list
+  for i = 1, #list do
+    if list[i].id == id then
+      return i
+    end
+  end
+end
+
+--LEASES
+
 -- expire ends the holds that have expired by t, the earliest deadline first. If release
 -- is true, each of them is corrected as if it had been cancelled at its deadline. It
 -- returns whether a hold has expired, and the earliest deadline of the others.
@@ -248,39 +312,18 @@ function ledger.expire(l, t, release)
     end
     local hold = list[first]
     if not hold or hold.deadline > t then
+      raise(l, t)
       return expired, hold and hold.deadline or EXACT
     end
     expired = true
-    if release then
+    if hold.kind then
+      leases().finish(l, hold.deadline, first, hold.units)
+    elseif release then
       prepare(l, hold.deadline)
       correct(l, first, hold.deadline, hold.units)
-    end
-    remove(l, first)
-  end
-end
-
--- open adds a hold whose units were just charged at t, and returns it.
-function ledger.open(l, t, id, units, deadline)
-  local segment, least, rest = newest(l), nil, nil
-  if not segment then
-    l.p, l.d = l.h.unit(l.w)
-  end
-  if segment and units == 0 then
-    least, rest = segment.least, segment.rest -- the state may not have been converted
-  else
-    least, rest = l.h.debt(l.w, l.s, t)
-  end
-  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
-  l.list[#l.list + 1] = hold
-  return hold
-end
-
--- find returns the index of the hold with the id, or nil.
-function ledger.find(l, id)
-  local list = l.list
-  for i = 1, #list do
-    if list[i].id == id then
-      return i
+      remove(l, first)
+    else
+      remove(l, first)
     end
   end
 end

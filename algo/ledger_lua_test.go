@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	lua "github.com/yuin/gopher-lua"
@@ -28,9 +29,9 @@ function drive.bind(...)
 end
 function drive.forget() l = ledger.new(ledger.functions(x), w, {a = 0, b = 0, c = 0}) end
 
-function drive.step(verb, t, n, id, deadline, release, clip)
+function drive.step(verb, t, n, id, deadline, release, clip, lease)
   ledger.expire(l, t, release)
-  local asked, allowed, granted, i = 0, true, 0, ledger.find(l, id)
+  local asked, allowed, granted, i, lease_end, carried = 0, true, 0, ledger.find(l, id), 0, false
   if verb == 'take' or verb == 'hold' then
     asked = n
     allowed = ledger.take(l, t, n)
@@ -48,6 +49,8 @@ function drive.step(verb, t, n, id, deadline, release, clip)
     ledger.finish(l, t, i, n, clip)
   elseif verb == 'extend' and i then
     l.list[i].deadline = deadline
+  elseif verb == 'lease' then
+    granted, lease_end, carried = ledger.leases().apply(l, t, lease)
   elseif verb == 'debit' then
     ledger.charge(l, t, n)
   elseif verb == 'up_to' then
@@ -59,7 +62,7 @@ function drive.step(verb, t, n, id, deadline, release, clip)
     end
   end
   local d = ledger.answer(l, t, asked, allowed)
-  return d.allowed, d.never, d.limit, d.remaining, d.retry_after, d.reset_after, granted, #l.list
+  return d.allowed, d.never, d.limit, d.remaining, d.retry_after, d.reset_after, granted or -1, #l.list, lease_end or 0, carried == true
 end
 
 return drive
@@ -138,15 +141,29 @@ func (k *luaHolds) run(s *holdStep, release, clip bool) holdAnswer {
 	if k.dated != nil {
 		k.bind(append(slices.Clone(k.terms), k.dated.EdgesAt(s.t)...))
 	}
-	v := k.call("step", 8, lua.LString(s.verb), lua.LNumber(s.t), lua.LNumber(s.n), lua.LString(s.id), lua.LNumber(s.deadline), lua.LBool(release), lua.LBool(clip))
+	v := k.call("step", 10, lua.LString(s.verb), lua.LNumber(s.t), lua.LNumber(s.n), lua.LString(s.id), lua.LNumber(s.deadline), lua.LBool(release), lua.LBool(clip), k.lease(s))
 	number := func(i int) int64 { return int64(v[i].(lua.LNumber)) }
 	return holdAnswer{
 		decision: headgate.Decision{
 			Allowed: v[0] == lua.LTrue, Never: v[1] == lua.LTrue, Limit: number(2), Remaining: number(3),
 			RetryAfter: micros.Duration(number(4)), ResetAfter: micros.Duration(number(5)),
 		},
-		granted: number(6), open: int(number(7)),
+		granted: number(6), open: int(number(7)), leaseEnd: number(8), carried: v[9] == lua.LTrue,
 	}
+}
+
+// lease returns the argument of leases.apply.
+func (k *luaHolds) lease(s *holdStep) lua.LValue {
+	c := k.vm.NewTable()
+	for name, n := range map[string]int64{"spent": s.lease.Spent, "want": s.lease.Want, "max": s.lease.Max, "ttl": s.lease.TTL.Microseconds(), "max_open": maxOpenInTest} {
+		c.RawSetString(name, lua.LNumber(n))
+	}
+	for name, id := range map[string]headgate.HoldID{"id": s.lease.ID, "previous": s.lease.Previous} {
+		if id != (headgate.HoldID{}) {
+			c.RawSetString(name, lua.LString(strings.TrimRight(string(id[:]), "\x00")))
+		}
+	}
+	return c
 }
 
 // TestLuaHoldsEqualGo compares the two implementations of the ledger on random traces.
@@ -181,6 +198,7 @@ func compareHoldTrace(a algo.Algorithm, d generator, other *luaHolds) (steps int
 	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
 	const length = 40
 	changing := d.oneIn(2)
+	trace.leasing = a.Name.CanLease() && d.oneIn(2)
 	for i := range length {
 		if changing && d.oneIn(8) {
 			trace.limit = d.changedHoldLimit(a, trace.limit)

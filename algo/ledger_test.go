@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/internal/micros"
 	"github.com/headgate/headgate/storetest/model"
 )
 
@@ -64,6 +65,24 @@ type holdTrace struct {
 	now   int64
 	last  headgate.Decision
 	text  string
+	// leasing is whether the trace has leases.
+	leasing bool
+}
+
+// maxOpenInTest is the maximum number of open holds at which leases begin in traces.
+const maxOpenInTest = 6
+
+// nextLease returns the lease of step i. All ids begin with those of holds.
+func (r *holdTrace) nextLease(i int, known []string) headgate.LeaseOp {
+	most := r.limit.Capacity()
+	op := headgate.LeaseOp{Want: r.upTo(most), Max: r.upTo(most), TTL: micros.Duration(1 + r.scaled(1, 4*max(1, r.last.ResetAfter.Microseconds())))}
+	if !r.oneIn(4) {
+		op.ID = holdID(fmt.Sprint(i))
+	}
+	if len(known) > 0 && !r.oneIn(4) {
+		op.Previous, op.Spent = holdID(known[r.IntN(len(known))]), r.upTo(3)*r.upTo(most)/8
+	}
+	return op
 }
 
 // next returns step i. known are the ids of the holds that were opened.
@@ -74,6 +93,9 @@ func (r *holdTrace) next(i int, known []string) holdStep {
 	}
 	if len(known) > 0 && (s.verb == "commit" || s.verb == "extend") {
 		s.id = known[r.IntN(len(known))]
+	}
+	if r.leasing && r.oneIn(2) {
+		s.verb, s.lease = "lease", r.nextLease(i, known)
 	}
 	longest := 1 + 4*max(1, r.last.ResetAfter.Microseconds())
 	if r.limit.Concurrent {
@@ -152,6 +174,7 @@ func (r *holdTrace) pickVerb() string {
 type holdStep struct {
 	t, n, deadline int64
 	verb, id       string
+	lease          headgate.LeaseOp
 }
 
 // holdAnswer is the result of a step.
@@ -159,6 +182,8 @@ type holdAnswer struct {
 	decision headgate.Decision
 	granted  int64
 	open     int
+	leaseEnd int64
+	carried  bool
 }
 
 // holdKey is a key with holds, in the Go implementation.
@@ -211,6 +236,16 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 	case "extend":
 		if i >= 0 {
 			k.ledger.Extend(i, s.deadline)
+		}
+	case "lease":
+		// As in Lua, a call with too many spent units changes nothing.
+		result, err := k.ledger.Lease(account, s.t, &s.lease, maxOpenInTest)
+		out.granted, out.leaseEnd, out.carried = result.Units, result.Deadline, result.Carried
+		if err != nil {
+			out.granted = -1
+		}
+		if result.Units > 0 {
+			k.known = append(k.known, s.id)
 		}
 	case "debit":
 		k.ledger.Prepare(account, s.t)

@@ -1,6 +1,9 @@
 package algo
 
-import _ "embed"
+import (
+	_ "embed"
+	"strings"
+)
 
 //go:embed arithmetic.lua
 var arithmeticLua string
@@ -54,6 +57,21 @@ func LuaLocal(name, text string) string {
 //go:embed ledger.lua
 var ledgerLua string
 
+//go:embed lease.lua
+var leaseLua string
+
 // LedgerLua returns the Lua implementation of [Ledger]. The text of [Arithmetic] must
-// precede it. It ends with a return of its function table.
-func LedgerLua() string { return ledgerLua }
+// precede it. It ends with a return of its function table. The functions for leases are
+// created when they are first needed, because creating a function takes time.
+func LedgerLua() string {
+	leases := `local leases_made
+local function make_leases()
+` + leaseLua + `end
+local function leases()
+  leases_made = leases_made or make_leases()
+  return leases_made
+end
+ledger.leases = leases
+`
+	return strings.Replace(ledgerLua, "--LEASES\n", leases, 1)
+}

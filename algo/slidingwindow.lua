@@ -151,6 +151,10 @@ function sliding_window.holds()
     end
     return 0
   end
+  function h.lease_end(w, s, t)
+    return at(w, s, t).a
+  end
+
   -- correct decreases the count of the window in which the units were counted: cur, prev,
   -- or none if more than one window has passed.
   function h.correct(w, s, t, charged_at, n)

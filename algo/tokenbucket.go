@@ -294,9 +294,10 @@ func (b *bucket) Correct(s State, t, _, _ int64, by Debt) State {
 	return b.back(s, t, by.Whole, by.Rest)
 }
 
-// Raise makes TAT at least t + n·T. s must have been converted to this limit; see Adopt.
+// Raise makes TAT at least t + n·T, or t + B·T if n is above B. s must have been
+// converted to this limit; see Adopt.
 func (b *bucket) Raise(s State, t, n int64) State {
-	if raised := b.advance(State{A: t}, t, n); s.A < raised.A || s.A == raised.A && s.B < raised.B {
+	if raised := b.advance(State{A: t}, t, min(n, b.burst)); s.A < raised.A || s.A == raised.A && s.B < raised.B {
 		return raised
 	}
 	return s

@@ -251,6 +251,18 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
+  -- raise makes TAT at least t + n·T, or t + B·T if n is above B.
+  function h.raise(b, s, t, n)
+    local whole, rest = times(b, min(n, b.burst))
+    if s.a > t + whole or (s.a == t + whole and s.b >= rest) then
+      return s
+    end
+    return {a = t + whole, b = rest, c = b.fingerprint}
+  end
+  function h.lease_end()
+    return EXACT
+  end
+
   -- correct makes TAT earlier by a debt.
   function h.correct(b, s, t, _, _, by, rest)
     return back(b, s, t, by, rest)

@@ -223,9 +223,10 @@ func (b *intervalBucket) Correct(s State, t, _, _ int64, by Debt) State {
 	return b.Refund(s, t, by.Whole)
 }
 
-// Raise makes at least n tokens missing. If no more are missing, the interval begins at t,
-// as in a full bucket.
+// Raise makes at least n tokens missing, at most B. If no more are missing, the interval
+// begins at t, as in a full bucket.
 func (b *intervalBucket) Raise(s State, t, n int64) State {
+	n = min(n, b.burst)
 	if b.at(s, t).missing > n {
 		return s
 	}

@@ -175,6 +175,17 @@ function interval_bucket.holds()
     local last, missing = at(b, s, t)
     return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
   end
+  -- raise makes at least n tokens missing, at most B. If no more are missing, the
+  -- interval begins at t, as in a full bucket.
+  function h.raise(b, s, t, n)
+    local _, missing = at(b, s, t)
+    n = min(n, b.burst)
+    if missing > n then
+      return s
+    end
+    return pack(b, t, n)
+  end
+
   function h.correct(b, s, t, _, _, by)
     return interval_bucket.refund(b, s, t, by)
   end

@@ -87,6 +87,11 @@ function counter.holds()
   function h.charged_at(_, s)
     return s.a
   end
+  function h.lease_end(w, s, t)
+    local _, window_end = w.at(w, s, t)
+    return window_end
+  end
+
   function h.charge(w, s, t, n)
     if n == 0 then
       return s

@@ -30,8 +30,9 @@ func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v hea
 	return k
 }
 
-// expireHeld ends the holds that have expired at t. It returns the log of the key, which is
-// created if units of a lease are moved to its deadline. The caller holds both mutexes.
+// expireHeld ends the holds that have expired at t. It returns the log of the key, which
+// is created if units of a lease are moved to its deadline. The caller holds both
+// mutexes.
 func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64) *keyLog {
 	a := expiringLog{LogAccount: algo.LogAccount{Step: b.step, Log: &sh.empty}, rule: b, home: sh, k: k, d: d, now: t}
 	if k != nil {

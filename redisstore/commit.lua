@@ -53,7 +53,7 @@ for k = 1, plain do
   end
   if held[k] and not foreign[k] then
     v = holds_of.base(k)
-    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1)
+    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1 - holds_of.leased(k))
   end
   reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end

@@ -64,6 +64,10 @@ func errOnStoreError(o headgate.OnStoreError) error {
 		"for open or local, wrap this store with fallback.New", string(o)))
 }
 
+func errLease() error {
+	return errUnsupported("bind", "the rule is leased; wrap this store with lease.New")
+}
+
 func errUnsupported(action, accepted string) error {
 	return fmt.Errorf("redisstore: %s: %w: %s", action, headgate.ErrUnsupported, accepted)
 }

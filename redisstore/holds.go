@@ -16,8 +16,9 @@ type holdOp struct {
 	id       headgate.HoldID
 	ttl      int64 // in µs
 	settings headgate.HoldSettings
-	private  bool // whether only this process knows the id
-	undone   bool // whether a commit undoes a hold that the same call has opened
+	lease    *leaseOp // arguments and result of a lease; nil for another verb
+	private  bool     // whether only this process knows the id
+	undone   bool     // whether a commit undoes a hold that the same call has opened
 	status   byte
 	granted  int64            // units that were taken
 	deadline headgate.Instant // deadline of a hold that was opened, now or before, or extended
@@ -56,6 +57,9 @@ func (h *holdOp) recordKey(redisKey string) string {
 // appendHoldArgs appends the arguments of a verb of holds to a run.
 func (g *group) appendHoldArgs(b []byte, o *op) []byte {
 	h := o.hold
+	if h.lease != nil {
+		return h.appendLeaseArgs(b)
+	}
 	if o.request.Verb >= verbDebit {
 		return b
 	}

@@ -1,7 +1,12 @@
 -- The functions for keys with open holds that need a ledger. The text of ledger.lua
 -- precedes this text, and holdvalue.lua is around both.
 local ledgers, NOT_HELD = {}, {}
-local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS = 8, 9, 10, 11, 12 -- the verbs after OPEN
+local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 13 -- the verbs after OPEN
+
+-- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
+-- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
+-- a lease that was carried.
+local LEASED, KIND = 8, 1073741824
 
 local function has(flags, flag)
   return flags % (2 * flag) >= flag
@@ -19,8 +24,14 @@ function log_functions.take(rule, log, _, n)
   return log, ok
 end
 
-function log_functions.charge(rule, log, _, n)
-  log_store.take(log, rule, n)
+log_functions.is_log = true
+
+function log_functions.lease_end(rule, _, at)
+  return at + rule.w.period
+end
+
+function log_functions.charge(rule, log, at, n)
+  log_store.take(log, rule, n, at)
   return log
 end
 
@@ -43,7 +54,10 @@ local function load_from(e, kept)
   local list, at = {}, e.at + kept * RECORD_BYTES
   for i = 1, e.kept - kept do
     local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.held, at)
-    list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}, after
+    list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest % KIND}, after
+    if rest >= KIND then
+      list[i].kind = floor(rest / KIND)
+    end
   end
   local last = list[#list]
   last.least, last.rest = e.least, e.rest
@@ -53,6 +67,7 @@ local function load_from(e, kept)
   e.list, e.kept = list, kept
   if kept > 0 then
     e.least, e.rest = unpack_from(SEGMENT, e.held, e.at + kept * RECORD_BYTES - SEGMENT_BYTES)
+    e.rest = e.rest % KIND
   end
 end
 
@@ -60,6 +75,10 @@ end
 local function read(e, v, at)
   local changes
   e.flags, e.next, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
+  if e.flags >= LEASED then
+    e.flags = e.flags - LEASED
+    e.leased, at = unpack_from('<d', v, at)
+  end
   for i = 1, changes do
     local c = {}
     e.changes = e.changes or {}
@@ -68,6 +87,7 @@ local function read(e, v, at)
   end
   e.held, e.at, e.kept = v, at, (#v - at + 1) / RECORD_BYTES
   e.least, e.rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
+  e.rest = e.rest % KIND
 end
 
 -- entry_of returns the ledger of key k. Most holds are decoded only when they are needed:
@@ -80,7 +100,7 @@ local function entry_of(k)
   end
   e = {
     s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
-    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false,
+    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0,
   }
   local v = opened[k] or held[k]
   if k > plain then
@@ -114,16 +134,16 @@ local function begin(k, rule, s)
   use(e, rule, s)
   if e.kept > 0 then
     local p, d = e.h.unit(e.w)
-    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log then
+    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log or e.leased > 0 then
       load_from(e, 0)
     end
   end
-  if e.next <= t then
+  if e.next <= t or e.leased > 0 then
     local expired
     expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
-  base[k] = base[k] or e.s
+  base[k], base[-k] = base[k] or e.s, base[-k] or e.leased
   return e
 end
 
@@ -250,9 +270,42 @@ local function run_adjust(e, verb, n)
   reply_with(e, OK, n, n)
 end
 
+local LEASE_ARGS, LEASE_REPLY, NO_ID = '<c12dc12ddd', '<ddBd', ('\0'):rep(12)
+
+-- run_lease ends a lease, begins a lease, or both. The reply has the deadline of the
+-- lease, the units that are then on lease, the status, and the units of the lease.
+local function run_lease(e, n, pos)
+  local c, after = {want = n}, nil
+  c.previous, c.spent, c.id, c.max, c.ttl, c.max_open, after = unpack_from(LEASE_ARGS, runs, pos)
+  c.previous, c.id = c.previous ~= NO_ID and c.previous, c.id ~= NO_ID and c.id
+  local units, deadline, carried = ledger.leases().apply(e, t, c)
+  local status, newest = carried and REPLAYED or OK, e.list[#e.list]
+  if not units then
+    units, deadline, status = 0, 0, CONFLICT
+  elseif carried or units > 0 then
+    e.changed = true
+  end
+  if units > 0 then
+    newest.sum = newest.sum or NO_ID:sub(1, 4)
+    e.next, e.last = min(e.next, deadline), max(e.last, deadline)
+  end
+  local s = e.s
+  if e.log then
+    answers[#answers + 1] = pack(LEASE_REPLY, deadline, e.leased, status, units)
+    answer(e.log, ledger.answer(e, t, 1, log_store.fits(e.log, e.w, 1)))
+  else
+    answers[#answers + 1] = pack('<dd', deadline, e.leased) .. pack(HELD_REPLY, status, units, FORMAT, s.a, s.b, s.c, 0)
+  end
+  return after
+end
+
 -- skip_log returns the position after a run on a log that another program wrote. The verb
 -- is one of holds.
 local function skip_log(verb, pos)
+  if verb == LEASE then
+    answers[#answers + 1] = pack('<ddBd', 0, 0, OK, 0) .. ('\255'):rep(ANSWER_BYTES)
+    return select(7, unpack_from(LEASE_ARGS, runs, pos))
+  end
   answers[#answers + 1] = pack('<Bd', OK, 0) .. ('\255'):rep(ANSWER_BYTES)
   if verb <= EXTEND then
     local args = {unpack_from(verb == OPEN and OPEN_ARGS or verb == COMMIT and COMMIT_ARGS or EXTEND_ARGS, runs, pos)}
@@ -278,10 +331,12 @@ function ledgers.run(k, rule, s, verb, count, n, pos)
   elseif verb == PEEK_SLOTS then
     local _, fits = e.h.take(e.w, e.s, t, n)
     reply_with(e, fits and OK or DENIED, 0, n)
+  elseif verb == LEASE then
+    pos = run_lease(e, n, pos)
   elseif verb >= DEBIT then
     run_adjust(e, verb, n)
   elseif verb == RESET then
-    e.s, e.list, e.kept, e.changes, e.changed = {a = 0, b = 0, c = 0}, {}, 0, nil, true
+    e.s, e.list, e.kept, e.changes, e.changed, e.leased = {a = 0, b = 0, c = 0}, {}, 0, nil, true, 0
     pos = e.log and run_log(k, rule, verb, count, n, pos) or pos
   elseif e.log then
     pos = run_log(k, rule, verb, count, n, pos)
@@ -395,7 +450,11 @@ end
 -- encode_holds returns the holds as they are stored.
 local function encode_holds(e)
   local list, changes = e.list, e.changes
-  local parts = {pack(HEAD, e.flags, e.next, e.p, e.d, changes and #changes or 0)}
+  local flags = e.flags + (e.leased > 0 and LEASED or 0)
+  local parts = {pack(HEAD, flags, e.next, e.p, e.d, changes and #changes or 0)}
+  if e.leased > 0 then
+    parts[2] = pack('<d', e.leased)
+  end
   for i = 1, changes and #changes or 0 do
     local c = changes[i]
     parts[#parts + 1] = pack(CHANGE, c.before, c.p, c.d, c.cut, c.least, c.rest)
@@ -410,7 +469,7 @@ local function encode_holds(e)
     if e.d == 0 then
       m = hold.charged_at
     end
-    parts[#parts + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest)
+    parts[#parts + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest + (hold.kind or 0) * KIND)
   end
   return concat(parts)
 end
@@ -435,6 +494,9 @@ function ledgers.encode_log(k)
   log.held = nil
   if #e.list > 0 then
     log.held, log.last_deadline = encode_holds(e), last_deadline(e)
+    if e.leased > 0 then
+      log.last_deadline = log.last_deadline + e.w.w.period -- its units then count
+    end
   end
   log.changed = log.changed or e.changed
   return true

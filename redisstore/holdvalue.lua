@@ -19,13 +19,16 @@ local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
 local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
 local ENDED = '<c4d'
-local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
+-- Flags: NO_RECORD is that of an undone hold. A head with LEASED has leases; see
+-- holds.lua.
+local RELEASE, CLIP, NO_RECORD, LEASED = 1, 2, 4, 8
 local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
 local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
 
 -- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
 -- holds, if open_encoded has opened one, and the last deadline of these; the state at the
--- beginning of the script, after the holds that had expired were ended.
+-- beginning of the script, after the holds that had expired were ended; with the
+-- negative number of the key, the units that were on lease then.
 local entries, opened, last_opened, base = {}, {}, {}, {}
 
 -- stored_expiry returns the expiry that is stored in the value of key k, or 0.
@@ -73,10 +76,10 @@ local function open_encoded(k, rule, s, n, pos)
   local p, d = h.unit(w)
   local earliest, least, rest = EXACT, 0, 0
   if v ~= '' then
-    local _, held_p, held_d, changes, converted
-    _, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
+    local held_flags, _, held_p, held_d, changes, converted
+    held_flags, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
     _, _, converted = h.adopt(w, s, t, p, d)
-    if earliest <= t or changes > 0 or converted or held_p ~= p or held_d ~= d then
+    if earliest <= t or held_flags >= LEASED or changes > 0 or converted or held_p ~= p or held_d ~= d then
       return
     elseif v:find(id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then
       return
@@ -134,6 +137,11 @@ function holds.base(k)
   return base[k]
 end
 
+-- leased returns the units of key k that were on lease then.
+function holds.leased(k)
+  return base[-k] or 0
+end
+
 -- encode returns the value of key k with the state s.
 local function encode(k, s, expires_at)
   local e = entries[k]
@@ -160,7 +168,11 @@ function holds.save(k, rule, s)
     end
     last = current > 0 and e.last or ledgers().last_deadline(e)
   end
-  local needed = ttl_end(max(rule.x.reset_at(rule.w, s), last))
+  local reset_at = rule.x.reset_at(rule.w, s)
+  if e and e.leased > 0 then -- the units refill when the lease has ended
+    reset_at = max(reset_at, rule.x.reset_at(rule.w, e.h.raise(rule.w, s, max(last, t), e.leased)))
+  end
+  local needed = ttl_end(max(reset_at, last))
   if e and not e.changed and s == base[k] then
     extend_ttl(key, max(needed, current))
   elseif current >= needed and plain > 1 and mode == EACH then

@@ -216,16 +216,18 @@ local function room(log)
   return #log.tail < MAX_SMALL * ENTRY_BYTES
 end
 
--- take takes n units, whether or not the limit allows them.
-function log_store.take(log, rule, n)
-  local cut = t - rule.w.period
+-- take takes n units at an instant or, without one, at t, whether or not the limit allows
+-- them.
+function log_store.take(log, rule, n, at)
+  at = at or t
+  local cut = at - rule.w.period
   n = min(n, MAX_COUNT - log.total + aged_units(log, cut))
   if n <= 0 then
     return
   end
   local list = summary(log, cut)
   local last = list[#list]
-  rule.x.charge(rule.w, list, t, n, room(log))
+  rule.x.charge(rule.w, list, at, n, room(log))
   drop(log)
   add(log, list[#list].at, n, list[#list] == last)
 end

@@ -129,8 +129,14 @@ func (g *group) setTimestamp(sent, received int64) {
 // readBefore reads the state that the script found.
 func (k *keyOps) readBefore(r *reader) {
 	var own bool
-	// The script returns the state of a key with open holds with an expiry of −1.
-	k.held = len(r.text) >= valueBytes && r.text[0] == stateFormat && r.text[valueBytes-1] == 0xbf
+	// The script returns the state of a key with open holds with a negative expiry: −1,
+	// less the units on lease.
+	if len(r.text) >= valueBytes && r.text[0] == stateFormat {
+		expiry := math.Float64frombits(binary.LittleEndian.Uint64([]byte(r.text[valueBytes-8 : valueBytes])))
+		if k.held = expiry < 0; k.held {
+			k.leased = int64(-1 - expiry)
+		}
+	}
 	k.before, own = r.state()
 	k.foreign = !own
 }
@@ -141,10 +147,16 @@ func (k *keyOps) read(r *reader, t int64) {
 	s := k.before
 	for _, o := range k.ops {
 		switch {
+		case o.hold != nil && o.hold.lease != nil:
+			s = o.readLease(r, t)
+			k.leased = o.hold.lease.leased
 		case o.hold != nil:
 			s = o.readHold(r, t)
 		case !k.foreign:
-			s = o.step(s, t)
+			s = o.step(s, t, k.leased)
+			if o.request.Verb == algo.Reset {
+				k.leased = 0
+			}
 		}
 		if o.held = k.held; k.foreign {
 			o.err = errForeign()
@@ -154,14 +166,18 @@ func (k *keyOps) read(r *reader, t int64) {
 
 // step executes an operation on the state s at t and stores the result. It is the Go
 // version of run in slowpath.lua.
-func (o *op) step(s algo.State, t int64) algo.State {
+func (o *op) step(s algo.State, t, leased int64) algo.State {
 	request := o.request
 	request.T = t
 	if request.Verb == verbUndo {
 		o.after = o.rule.step.Undo(s, o.undoes.before, o.undoes.after, o.undoes.at, t, request.N)
+		o.after = o.rule.raise(o.after, t, leased)
 		return o.after
 	}
 	out := algo.Apply(o.rule.step, s, &request)
+	if request.Verb != algo.Reset {
+		out.Next = o.rule.raise(out.Next, t, leased)
+	}
 	o.decision = o.rule.withDeniedBy(algo.AnswerTo(o.rule.step, &request, &out))
 	if o.after = s; request.Verb != algo.Peek {
 		o.after = out.Next
@@ -178,6 +194,8 @@ func (k *keyOps) readLog(r *reader) {
 		switch {
 		case ops[0].request.Verb == algo.Take:
 			readTakes(ops[:n], r)
+		case ops[0].hold != nil && ops[0].hold.lease != nil:
+			ops[0].readLease(r, 0)
 		case ops[0].hold != nil:
 			ops[0].readHold(r, 0)
 		default:

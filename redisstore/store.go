@@ -89,13 +89,16 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	if !r.OnStoreError.Closed() {
 		return nil, errOnStoreError(r.OnStoreError)
 	}
+	if r.Lease.Enabled() {
+		return nil, errLease()
+	}
 	a, err := algo.Named(r.Algorithm)
 	if err != nil {
 		return nil, err
 	}
 	bound := &rule{
 		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), of: r.Limit, deniedBy: []string{r.Name},
-		holds: r.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds(),
+		holds: r.Holds.For(a.Name), canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}
 	bound.shared = s.denials.sharedOf(string(a.Name) + "\x00" + r.Scope)
 	if a.NewLog != nil {
@@ -176,6 +179,7 @@ type rule struct {
 	shared    *sharedState
 	holds     headgate.HoldSettings
 	canHold   bool       // whether the algorithm supports holds
+	canLease  bool       // whether the algorithm supports leases
 	onlyHolds bool       // whether only holds take units
 	guide     *guideRule // not nil for a rule in LayoutGuide
 }

@@ -28,6 +28,7 @@ const (
 	verbDebit
 	verbTakeUpTo
 	verbPeekSlots
+	verbLease
 )
 
 // mode is how the operations of a group affect each other.
@@ -89,8 +90,9 @@ type keyOps struct {
 	ops      []*op
 	before   algo.State // state that the script found; not set for a log
 	after    algo.State
-	foreign  bool // whether the value was written by another program
-	held     bool // whether the key has open holds
+	foreign  bool  // whether the value was written by another program
+	held     bool  // whether the key has open holds
+	leased   int64 // units of the key that are on lease
 	first    [1]*op
 }
 

@@ -177,7 +177,8 @@ func (p *leasePlayer) take() {
 	}
 }
 
-// units returns a random number of units, at most the given one. Often it is what remains.
+// units returns a random number of units, at most the given one. Often it is what
+// remains.
 func (p *leasePlayer) units(most int64) int64 {
 	switch p.random.IntN(4) {
 	case 0:
@@ -278,8 +279,8 @@ func (p *leasePlayer) spendUnder(l *playedLease) int64 {
 }
 
 // lease begins, renews or ends a lease. Between the sending of the request and its
-// execution, time may pass, and further units may be spent. These units belong to the next
-// lease, if it has the units that were left.
+// execution, time may pass, and further units may be spent. These units belong to the
+// next lease, if it has the units that were left.
 func (p *leasePlayer) lease() {
 	ttl := 1 + logUniform(p.random, 2*periodOf(p.limit))
 	next, late := &playedLease{call: model.LeaseCall{ID: p.nextID(), Want: p.units(p.most), Max: p.most, TTL: ttl}}, int64(0)
@@ -346,8 +347,8 @@ func (p *leasePlayer) judge(a headgate.Algorithm) {
 	}
 }
 
-// checkLeaseErrors tests the errors of leases, and what a lease does at the maximum number
-// of open holds.
+// checkLeaseErrors tests the errors of leases, and what a lease does at the maximum
+// number of open holds.
 func checkLeaseErrors(ts *tester, a headgate.Algorithm) {
 	if !ts.hasLeases(a) {
 		return

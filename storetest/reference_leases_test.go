@@ -6,9 +6,9 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// naiveLeases adds leases to a store in the way of a quota that is prefetched: a lease is a
-// take of as many units as remain, and its end refunds what was not spent. Under a bucket,
-// the units refill while the process may still spend them.
+// naiveLeases adds leases to a store in the way of a quota that is prefetched: a lease
+// is a take of as many units as remain, and its end refunds what was not spent. Under a
+// bucket, the units refill while the process may still spend them.
 type naiveLeases struct {
 	*naiveHolds
 	ends map[headgate.HoldID]headgate.Instant

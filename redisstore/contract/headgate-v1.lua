@@ -89,6 +89,12 @@ local function no_debt()
     return 0, 0
   end
   h.unit = h.debt
+  function h.raise(_, s)
+    return s
+  end
+  function h.lease_end()
+    return EXACT
+  end
   return h
 end
 
@@ -348,6 +354,18 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
+  -- raise makes TAT at least t + n·T, or t + B·T if n is above B.
+  function h.raise(b, s, t, n)
+    local whole, rest = times(b, min(n, b.burst))
+    if s.a > t + whole or (s.a == t + whole and s.b >= rest) then
+      return s
+    end
+    return {a = t + whole, b = rest, c = b.fingerprint}
+  end
+  function h.lease_end()
+    return EXACT
+  end
+
   -- correct makes TAT earlier by a debt.
   function h.correct(b, s, t, _, _, by, rest)
     return back(b, s, t, by, rest)
@@ -539,6 +557,17 @@ function interval_bucket.holds()
     local last, missing = at(b, s, t)
     return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
   end
+  -- raise makes at least n tokens missing, at most B. If no more are missing, the
+  -- interval begins at t, as in a full bucket.
+  function h.raise(b, s, t, n)
+    local _, missing = at(b, s, t)
+    n = min(n, b.burst)
+    if missing > n then
+      return s
+    end
+    return pack(b, t, n)
+  end
+
   function h.correct(b, s, t, _, _, by)
     return interval_bucket.refund(b, s, t, by)
   end
@@ -641,6 +670,11 @@ function counter.holds()
   function h.charged_at(_, s)
     return s.a
   end
+  function h.lease_end(w, s, t)
+    local _, window_end = w.at(w, s, t)
+    return window_end
+  end
+
   function h.charge(w, s, t, n)
     if n == 0 then
       return s
@@ -1027,6 +1061,10 @@ function sliding_window.holds()
     end
     return 0
   end
+  function h.lease_end(w, s, t)
+    return at(w, s, t).a
+  end
+
   -- correct decreases the count of the window in which the units were counted: cur, prev,
   -- or none if more than one window has passed.
   function h.correct(w, s, t, charged_at, n)
@@ -1304,6 +1342,18 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
+  -- raise makes TAT at least t + n·T, or t + B·T if n is above B.
+  function h.raise(b, s, t, n)
+    local whole, rest = times(b, min(n, b.burst))
+    if s.a > t + whole or (s.a == t + whole and s.b >= rest) then
+      return s
+    end
+    return {a = t + whole, b = rest, c = b.fingerprint}
+  end
+  function h.lease_end()
+    return EXACT
+  end
+
   -- correct makes TAT earlier by a debt.
   function h.correct(b, s, t, _, _, by, rest)
     return back(b, s, t, by, rest)
@@ -1421,6 +1471,11 @@ function counter.holds()
   function h.charged_at(_, s)
     return s.a
   end
+  function h.lease_end(w, s, t)
+    local _, window_end = w.at(w, s, t)
+    return window_end
+  end
+
   function h.charge(w, s, t, n)
     if n == 0 then
       return s
@@ -1975,16 +2030,18 @@ local function room(log)
   return #log.tail < MAX_SMALL * ENTRY_BYTES
 end
 
--- take takes n units, whether or not the limit allows them.
-function log_store.take(log, rule, n)
-  local cut = t - rule.w.period
+-- take takes n units at an instant or, without one, at t, whether or not the limit allows
+-- them.
+function log_store.take(log, rule, n, at)
+  at = at or t
+  local cut = at - rule.w.period
   n = min(n, MAX_COUNT - log.total + aged_units(log, cut))
   if n <= 0 then
     return
   end
   local list = summary(log, cut)
   local last = list[#list]
-  rule.x.charge(rule.w, list, t, n, room(log))
+  rule.x.charge(rule.w, list, at, n, room(log))
   drop(log)
   add(log, list[#list].at, n, list[#list] == last)
 end
@@ -2584,13 +2641,16 @@ local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
 local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
 local ENDED = '<c4d'
-local RELEASE, CLIP, NO_RECORD = 1, 2, 4 -- flags; the last one is that of an undone hold
+-- Flags: NO_RECORD is that of an undone hold. A head with LEASED has leases; see
+-- holds.lua.
+local RELEASE, CLIP, NO_RECORD, LEASED = 1, 2, 4, 8
 local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
 local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
 
 -- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
 -- holds, if open_encoded has opened one, and the last deadline of these; the state at the
--- beginning of the script, after the holds that had expired were ended.
+-- beginning of the script, after the holds that had expired were ended; with the
+-- negative number of the key, the units that were on lease then.
 local entries, opened, last_opened, base = {}, {}, {}, {}
 
 -- stored_expiry returns the expiry that is stored in the value of key k, or 0.
@@ -2628,6 +2688,7 @@ local ledger = (function()
 --            are then the debt of the last of them
 --   p, d     what a unit costs under the limit of the latest change
 --   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
+--   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
 
 local ledger = {}
 
@@ -2645,7 +2706,7 @@ end
 
 -- new returns a ledger without holds, of a key with the state s under a limit w.
 function ledger.new(h, w, s)
-  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0}
+  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0}
 end
 
 -- newest returns the newest segment, or nil if no hold is open.
@@ -2673,12 +2734,27 @@ local function subtract(segment, by, by_rest, d)
   end
 end
 
--- observe updates the least debt of the newest segment, unless the algorithm has no
--- debts.
-local function observe(l, t)
+-- debt_of returns the debt without that of the units on lease.
+local function debt_of(l, t)
+  local debt, rest = l.h.debt(l.w, l.s, t)
+  if l.leased == 0 or l.d == 0 then
+    return debt, rest
+  end
+  local leased = {}
+  leased.least, leased.rest = times(l, l.leased)
+  if less(debt, rest, leased.least, leased.rest) then
+    return 0, 0
+  end
+  local own = {least = debt, rest = rest}
+  subtract(own, leased.least, leased.rest, l.d)
+  return own.least, own.rest
+end
+
+-- note updates the least debt of the newest segment, unless the algorithm has no debts.
+local function note(l, t)
   local segment = l.d > 0 and newest(l)
   if segment then
-    lower(segment, l.h.debt(l.w, l.s, t))
+    lower(segment, debt_of(l, t))
   end
 end
 
@@ -2708,13 +2784,29 @@ local function adopt(l, t)
     end
   end
   local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d)
-  if changed and l.d > 0 then
-    local least, rest = h.debt(w, s, t)
+  local from_p, from_d = l.p, l.d
+  l.s, l.p, l.d = s, p, d
+  if changed and from_d > 0 then
+    local least, rest = debt_of(l, t)
     l.changes = l.changes or {}
-    l.changes[#l.changes + 1] = {before = l.kept + #list, p = l.p, d = l.d, cut = cut, least = least, rest = rest}
+    l.changes[#l.changes + 1] = {before = l.kept + #list, p = from_p, d = from_d, cut = cut, least = least, rest = rest}
     merge_changes(l, #l.changes)
   end
-  l.s, l.p, l.d = s, p, d
+end
+
+-- raise raises the debt to that of the units on lease.
+local function raise(l, t)
+  if l.leased > 0 then
+    note(l, t)
+    adopt(l, t)
+    l.s = l.h.raise(l.w, l.s, t, l.leased)
+  end
+end
+
+-- observe is called after every change at t.
+local function observe(l, t)
+  raise(l, t)
+  note(l, t)
 end
 
 local function prepare(l, t)
@@ -2816,6 +2908,7 @@ local function correct(l, i, t, n)
     end
   end
   l.s = l.h.correct(l.w, l.s, t, list[i].charged_at, n, by, rest)
+  raise(l, t)
 end
 
 -- remove_from_changes updates the changes after hold i was removed.
@@ -2838,6 +2931,9 @@ end
 local function remove(l, i)
   local list = l.list
   local hold, before = list[i], list[i - 1]
+  if hold.kind then
+    l.leased = l.leased - hold.units
+  end
   if before and l.changes then
     local change = l.changes[change_after(l, i - 1)]
     before = change and change.before == l.kept + i - 1 and change or before
@@ -2853,6 +2949,104 @@ local function remove(l, i)
   end
 end
 
+-- open adds a hold whose units were just charged at t, and returns it.
+function ledger.open(l, t, id, units, deadline)
+  local segment, least, rest = newest(l), nil, nil
+  if not segment then
+    l.p, l.d = l.h.unit(l.w)
+  end
+  if segment and units == 0 then
+    least, rest = segment.least, segment.rest -- the state may not have been converted
+  else
+    least, rest = debt_of(l, t)
+  end
+  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
+  l.list[#l.list + 1] = hold
+  return hold
+end
+
+-- find returns the index of the hold with the id, or nil.
+function ledger.find(l, id)
+  local list = l.list
+  for i = 1, #list do
+    if list[i].id == id then
+      return i
+    end
+  end
+end
+
+local leases_made
+local function make_leases()
+-- Lua implementation of lease.go. ledger.lua is around this text.
+local leases = {}
+
+-- finish ends lease i at t, of which the given number of units was spent. In a log, all
+-- its units are moved to t.
+function leases.finish(l, t, i, spent)
+  prepare(l, t)
+  local h, lease = l.h, l.list[i]
+  local rest, by, by_rest = lease.units - spent, 0, 0
+  remove(l, i)
+  if h.is_log then
+    l.s = h.correct(l.w, l.s, t, lease.charged_at, lease.units)
+    l.s = h.charge(l.w, l.s, t, spent)
+  elseif rest > 0 then
+    if l.d > 0 then
+      by, by_rest = times(l, rest)
+    end
+    l.s = h.correct(l.w, l.s, t, lease.charged_at, rest, by, by_rest)
+  end
+  observe(l, t)
+end
+
+-- apply ends the lease c.previous, of which c.spent units were spent, and begins the
+-- lease c.id. Either may be nil. It returns the units of the new lease, its deadline,
+-- and whether the other lease was open. It returns nil if that had fewer than c.spent
+-- units.
+function leases.apply(l, t, c)
+  local known = c.id and l.list[ledger.find(l, c.id)]
+  if known then
+    return known.units, known.deadline, known.kind == 2
+  end
+  local i, rest = c.previous and ledger.find(l, c.previous), 0
+  if i and not l.list[i].kind then
+    i = nil
+  elseif i then
+    rest = l.list[i].units - c.spent
+    if rest < 0 or c.spent < 0 then
+      return nil
+    end
+    leases.finish(l, t, i, c.spent)
+  end
+  local carried = i ~= nil and i ~= false
+  if not c.id then
+    return 0, 0, carried
+  end
+  local room = min(c.max - l.leased, remaining(l, t)) - rest
+  if l.kept + #l.list >= c.max_open then
+    room = 0
+  end
+  local units = rest + max(0, min(c.want, room))
+  if units == 0 then
+    return 0, 0, carried
+  end
+  local deadline = min(t + c.ttl, l.h.lease_end(l.w, l.s, t))
+  prepare(l, t)
+  l.s = l.h.charge(l.w, l.s, t, units)
+  l.leased = l.leased + units
+  local lease = ledger.open(l, t, c.id, units, deadline)
+  lease.kind = carried and 2 or 1
+  return units, deadline, carried
+end
+
+return leases
+end
+local function leases()
+  leases_made = leases_made or make_leases()
+  return leases_made
+end
+ledger.leases = leases
+
 -- expire ends the holds that have expired by t, the earliest deadline first. If release
 -- is true, each of them is corrected as if it had been cancelled at its deadline. It
 -- returns whether a hold has expired, and the earliest deadline of the others.
@@ -2867,39 +3061,18 @@ function ledger.expire(l, t, release)
     end
     local hold = list[first]
     if not hold or hold.deadline > t then
+      raise(l, t)
       return expired, hold and hold.deadline or EXACT
     end
     expired = true
-    if release then
+    if hold.kind then
+      leases().finish(l, hold.deadline, first, hold.units)
+    elseif release then
       prepare(l, hold.deadline)
       correct(l, first, hold.deadline, hold.units)
-    end
-    remove(l, first)
-  end
-end
-
--- open adds a hold whose units were just charged at t, and returns it.
-function ledger.open(l, t, id, units, deadline)
-  local segment, least, rest = newest(l), nil, nil
-  if not segment then
-    l.p, l.d = l.h.unit(l.w)
-  end
-  if segment and units == 0 then
-    least, rest = segment.least, segment.rest -- the state may not have been converted
-  else
-    least, rest = l.h.debt(l.w, l.s, t)
-  end
-  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
-  l.list[#l.list + 1] = hold
-  return hold
-end
-
--- find returns the index of the hold with the id, or nil.
-function ledger.find(l, id)
-  local list = l.list
-  for i = 1, #list do
-    if list[i].id == id then
-      return i
+      remove(l, first)
+    else
+      remove(l, first)
     end
   end
 end
@@ -2975,7 +3148,12 @@ end)()
 -- The functions for keys with open holds that need a ledger. The text of ledger.lua
 -- precedes this text, and holdvalue.lua is around both.
 local ledgers, NOT_HELD = {}, {}
-local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS = 8, 9, 10, 11, 12 -- the verbs after OPEN
+local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 13 -- the verbs after OPEN
+
+-- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
+-- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
+-- a lease that was carried.
+local LEASED, KIND = 8, 1073741824
 
 local function has(flags, flag)
   return flags % (2 * flag) >= flag
@@ -2993,8 +3171,14 @@ function log_functions.take(rule, log, _, n)
   return log, ok
 end
 
-function log_functions.charge(rule, log, _, n)
-  log_store.take(log, rule, n)
+log_functions.is_log = true
+
+function log_functions.lease_end(rule, _, at)
+  return at + rule.w.period
+end
+
+function log_functions.charge(rule, log, at, n)
+  log_store.take(log, rule, n, at)
   return log
 end
 
@@ -3017,7 +3201,10 @@ local function load_from(e, kept)
   local list, at = {}, e.at + kept * RECORD_BYTES
   for i = 1, e.kept - kept do
     local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.held, at)
-    list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest}, after
+    list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest % KIND}, after
+    if rest >= KIND then
+      list[i].kind = floor(rest / KIND)
+    end
   end
   local last = list[#list]
   last.least, last.rest = e.least, e.rest
@@ -3027,6 +3214,7 @@ local function load_from(e, kept)
   e.list, e.kept = list, kept
   if kept > 0 then
     e.least, e.rest = unpack_from(SEGMENT, e.held, e.at + kept * RECORD_BYTES - SEGMENT_BYTES)
+    e.rest = e.rest % KIND
   end
 end
 
@@ -3034,6 +3222,10 @@ end
 local function read(e, v, at)
   local changes
   e.flags, e.next, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
+  if e.flags >= LEASED then
+    e.flags = e.flags - LEASED
+    e.leased, at = unpack_from('<d', v, at)
+  end
   for i = 1, changes do
     local c = {}
     e.changes = e.changes or {}
@@ -3042,6 +3234,7 @@ local function read(e, v, at)
   end
   e.held, e.at, e.kept = v, at, (#v - at + 1) / RECORD_BYTES
   e.least, e.rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
+  e.rest = e.rest % KIND
 end
 
 -- entry_of returns the ledger of key k. Most holds are decoded only when they are needed:
@@ -3054,7 +3247,7 @@ local function entry_of(k)
   end
   e = {
     s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
-    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false,
+    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0,
   }
   local v = opened[k] or held[k]
   if k > plain then
@@ -3088,16 +3281,16 @@ local function begin(k, rule, s)
   use(e, rule, s)
   if e.kept > 0 then
     local p, d = e.h.unit(e.w)
-    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log then
+    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log or e.leased > 0 then
       load_from(e, 0)
     end
   end
-  if e.next <= t then
+  if e.next <= t or e.leased > 0 then
     local expired
     expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
-  base[k] = base[k] or e.s
+  base[k], base[-k] = base[k] or e.s, base[-k] or e.leased
   return e
 end
 
@@ -3224,9 +3417,42 @@ local function run_adjust(e, verb, n)
   reply_with(e, OK, n, n)
 end
 
+local LEASE_ARGS, LEASE_REPLY, NO_ID = '<c12dc12ddd', '<ddBd', ('\0'):rep(12)
+
+-- run_lease ends a lease, begins a lease, or both. The reply has the deadline of the
+-- lease, the units that are then on lease, the status, and the units of the lease.
+local function run_lease(e, n, pos)
+  local c, after = {want = n}, nil
+  c.previous, c.spent, c.id, c.max, c.ttl, c.max_open, after = unpack_from(LEASE_ARGS, runs, pos)
+  c.previous, c.id = c.previous ~= NO_ID and c.previous, c.id ~= NO_ID and c.id
+  local units, deadline, carried = ledger.leases().apply(e, t, c)
+  local status, newest = carried and REPLAYED or OK, e.list[#e.list]
+  if not units then
+    units, deadline, status = 0, 0, CONFLICT
+  elseif carried or units > 0 then
+    e.changed = true
+  end
+  if units > 0 then
+    newest.sum = newest.sum or NO_ID:sub(1, 4)
+    e.next, e.last = min(e.next, deadline), max(e.last, deadline)
+  end
+  local s = e.s
+  if e.log then
+    answers[#answers + 1] = pack(LEASE_REPLY, deadline, e.leased, status, units)
+    answer(e.log, ledger.answer(e, t, 1, log_store.fits(e.log, e.w, 1)))
+  else
+    answers[#answers + 1] = pack('<dd', deadline, e.leased) .. pack(HELD_REPLY, status, units, FORMAT, s.a, s.b, s.c, 0)
+  end
+  return after
+end
+
 -- skip_log returns the position after a run on a log that another program wrote. The verb
 -- is one of holds.
 local function skip_log(verb, pos)
+  if verb == LEASE then
+    answers[#answers + 1] = pack('<ddBd', 0, 0, OK, 0) .. ('\255'):rep(ANSWER_BYTES)
+    return select(7, unpack_from(LEASE_ARGS, runs, pos))
+  end
   answers[#answers + 1] = pack('<Bd', OK, 0) .. ('\255'):rep(ANSWER_BYTES)
   if verb <= EXTEND then
     local args = {unpack_from(verb == OPEN and OPEN_ARGS or verb == COMMIT and COMMIT_ARGS or EXTEND_ARGS, runs, pos)}
@@ -3252,10 +3478,12 @@ function ledgers.run(k, rule, s, verb, count, n, pos)
   elseif verb == PEEK_SLOTS then
     local _, fits = e.h.take(e.w, e.s, t, n)
     reply_with(e, fits and OK or DENIED, 0, n)
+  elseif verb == LEASE then
+    pos = run_lease(e, n, pos)
   elseif verb >= DEBIT then
     run_adjust(e, verb, n)
   elseif verb == RESET then
-    e.s, e.list, e.kept, e.changes, e.changed = {a = 0, b = 0, c = 0}, {}, 0, nil, true
+    e.s, e.list, e.kept, e.changes, e.changed, e.leased = {a = 0, b = 0, c = 0}, {}, 0, nil, true, 0
     pos = e.log and run_log(k, rule, verb, count, n, pos) or pos
   elseif e.log then
     pos = run_log(k, rule, verb, count, n, pos)
@@ -3369,7 +3597,11 @@ end
 -- encode_holds returns the holds as they are stored.
 local function encode_holds(e)
   local list, changes = e.list, e.changes
-  local parts = {pack(HEAD, e.flags, e.next, e.p, e.d, changes and #changes or 0)}
+  local flags = e.flags + (e.leased > 0 and LEASED or 0)
+  local parts = {pack(HEAD, flags, e.next, e.p, e.d, changes and #changes or 0)}
+  if e.leased > 0 then
+    parts[2] = pack('<d', e.leased)
+  end
   for i = 1, changes and #changes or 0 do
     local c = changes[i]
     parts[#parts + 1] = pack(CHANGE, c.before, c.p, c.d, c.cut, c.least, c.rest)
@@ -3384,7 +3616,7 @@ local function encode_holds(e)
     if e.d == 0 then
       m = hold.charged_at
     end
-    parts[#parts + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest)
+    parts[#parts + 1] = pack(RECORD, hold.id, hold.sum, hold.units, hold.deadline, m, hold.rest + (hold.kind or 0) * KIND)
   end
   return concat(parts)
 end
@@ -3409,6 +3641,9 @@ function ledgers.encode_log(k)
   log.held = nil
   if #e.list > 0 then
     log.held, log.last_deadline = encode_holds(e), last_deadline(e)
+    if e.leased > 0 then
+      log.last_deadline = log.last_deadline + e.w.w.period -- its units then count
+    end
   end
   log.changed = log.changed or e.changed
   return true
@@ -3439,10 +3674,10 @@ local function open_encoded(k, rule, s, n, pos)
   local p, d = h.unit(w)
   local earliest, least, rest = EXACT, 0, 0
   if v ~= '' then
-    local _, held_p, held_d, changes, converted
-    _, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
+    local held_flags, _, held_p, held_d, changes, converted
+    held_flags, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
     _, _, converted = h.adopt(w, s, t, p, d)
-    if earliest <= t or changes > 0 or converted or held_p ~= p or held_d ~= d then
+    if earliest <= t or held_flags >= LEASED or changes > 0 or converted or held_p ~= p or held_d ~= d then
       return
     elseif v:find(id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then
       return
@@ -3500,6 +3735,11 @@ function holds.base(k)
   return base[k]
 end
 
+-- leased returns the units of key k that were on lease then.
+function holds.leased(k)
+  return base[-k] or 0
+end
+
 -- encode returns the value of key k with the state s.
 local function encode(k, s, expires_at)
   local e = entries[k]
@@ -3526,7 +3766,11 @@ function holds.save(k, rule, s)
     end
     last = current > 0 and e.last or ledgers().last_deadline(e)
   end
-  local needed = ttl_end(max(rule.x.reset_at(rule.w, s), last))
+  local reset_at = rule.x.reset_at(rule.w, s)
+  if e and e.leased > 0 then -- the units refill when the lease has ended
+    reset_at = max(reset_at, rule.x.reset_at(rule.w, e.h.raise(rule.w, s, max(last, t), e.leased)))
+  end
+  local needed = ttl_end(max(reset_at, last))
   if e and not e.changed and s == base[k] then
     extend_ttl(key, max(needed, current))
   elseif current >= needed and plain > 1 and mode == EACH then
@@ -3716,7 +3960,7 @@ for k = 1, plain do
   end
   if held[k] and not foreign[k] then
     v = holds_of.base(k)
-    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1)
+    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1 - holds_of.leased(k))
   end
   reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end

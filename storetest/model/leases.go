@@ -9,16 +9,16 @@ import (
 
 // This file has the leases of a [Holds]. It is written from this definition:
 //
-//   - Under a bucket, the units that were spent of a lease are charged when the lease ends.
-//     While the lease is open, all its units reduce the capacity. So they do not refill.
+//   - Under a bucket, the units that were spent of a lease are charged when the lease
+//     ends. While it is open, all its units reduce the capacity. So they do not refill.
 //   - Under an algorithm that counts in windows, the units are counted when the lease
 //     begins. The units that were not spent are removed when it ends.
 //   - In a log, the units that were spent are then moved to the instant of the end.
 //
 // A lease that expires was spent completely.
 
-// LeaseCall are the arguments of [Holds.Lease]; see [headgate.LeaseOp]. The empty id is no
-// lease. TTL is in µs.
+// LeaseCall are the arguments of [Holds.Lease]; see [headgate.LeaseOp]. The empty id is
+// no lease. TTL is in µs.
 type LeaseCall struct {
 	Previous, ID          string
 	Spent, Want, Max, TTL int64
