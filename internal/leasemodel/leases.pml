@@ -10,31 +10,35 @@
 
 #ifndef NODES
 #define NODES 3     /* nodes */
-#define LEASES 3    /* leases that a node or the store knows at the same time */
+#define LEASES 2    /* leases that a node or the store knows at the same time */
 #define STEPS 2     /* the TTL, in steps of time */
 #define B 4         /* capacity of the limit, in units */
 #define C 2         /* units on lease at the same time, at most */
-#define CHUNK 2     /* units of one lease, at most */
+#define CHUNK 2     /* units that a request wants, at most */
 #endif
 #define NO 255      /* no lease */
 
 /* A lease at its node, and its record in the store. Its index is the ID of its request. */
-mtype = { UNKNOWN, PENDING, HELD, CLOSED, ABSENT, OPEN, ENDED, LATE };
+mtype = { UNKNOWN, PENDING, HELD, CLOSED, ABSENT, OPEN, ENDED };
 
 typedef Lease {
-	mtype node = UNKNOWN; /* PENDING: requested; HELD: spent from; CLOSED: no longer spent from */
+	mtype node = UNKNOWN; /* PENDING: requested; HELD: spent from; CLOSED: its time is over, but
+	                       * its renewal is pending */
 	byte owner;           /* the node */
-	short age;            /* since before the request was sent, in ticks of the node's clock */
+	short age;            /* since before the request was last sent, in ticks of the node's clock */
 	byte left;            /* units that the node can still spend */
 	byte spent;           /* units that the node has spent */
 
 	bool sent;            /* there is a request; it can arrive at any time, any number of times */
-	byte commits = NO;    /* the lease that the request also commits */
+	byte previous = NO;   /* in the request: the lease that the request renews */
+	byte reported;        /* in the request: units of that lease that were spent */
+	bool released;        /* there is a request that ends this lease */
+	bool replied;         /* there is a reply: granted, carried, duration */
 
-	mtype record = ABSENT;/* ENDED: committed, and kept until the deadline.
-	                       * LATE: not removed at the deadline, which is a planted mistake */
-	byte granted;         /* units of the record, and of the reply; 0 if there is no reply */
-	byte duration;        /* from the grant to the deadline, in steps; also in the reply */
+	mtype record = ABSENT;/* ENDED: only with planted mistakes */
+	byte granted;         /* units of the lease */
+	bool carried;         /* they include the rest of the previous lease */
+	byte duration;        /* from the reply to the deadline, in steps */
 	byte remaining;       /* until the deadline, in steps of the store's clock */
 }
 
@@ -45,8 +49,8 @@ byte allowance = B;   /* what the bound still allows to admit: the same limit wi
 byte windowLeft = WINDOW; /* until the next window begins, in steps */
 #endif
 
-byte i, sum, found, other; /* scratch variables, 0 between steps */
-#define END checkArgument(); i = 0; sum = 0; found = 0; other = 0
+byte i, sum, found, other, rest; /* scratch variables, 0 between steps */
+#define END checkArgument(); i = 0; sum = 0; found = 0; other = 0; rest = 0
 
 /* A step of time is 100 ticks of the store's clock. The clocks of nodes run 1 % slow, or, with
  * DRIFT, 1 % slow, exactly and 1 % fast. A lease is valid for 99 % of its duration. */
@@ -61,14 +65,6 @@ byte i, sum, found, other; /* scratch variables, 0 between steps */
 #define PERCENT 99
 #endif
 #define VALID(l) (lease[l].age < PERCENT * lease[l].duration)
-
-/* The largest level of the store. A key without leases has the whole capacity. A window
- * needs no subtraction, because its leases end with it. */
-#if defined(WINDOW) || defined(C_NOT_SUBTRACTED)
-#define LEASED_CAPACITY B
-#else
-#define LEASED_CAPACITY (B - C)
-#endif
 
 inline atMost(x, max) {
 	if
@@ -87,14 +83,17 @@ inline addAll(condition, x) {
 	}
 }
 
+/* Units on lease do not refill. A window needs no such rule, because its leases end with it. */
 inline limitUnits() {
+#if defined(WINDOW) || defined(LEASED_UNITS_REFILL)
+	sum = 0;
+#else
 	addAll(lease[i].record == OPEN, lease[i].granted);
-	if
-	:: sum > 0 -> atMost(units, LEASED_CAPACITY)
-	:: else -> atMost(units, B)
-	fi
+#endif
+	atMost(units, B - sum)
 }
 
+/* Every admission of a request is one unit. */
 /* [snippet admit] */
 inline admit() {
 	assert(allowance > 0);
@@ -102,17 +101,17 @@ inline admit() {
 }
 /* [end admit] */
 
-/* Why the bound is kept: with ARGUMENT, this is checked after each step. A node only holds a
- * lease that is open. What the store can grant, and the open leases can still spend, is never
- * more than what the bound allows. */
+/* Why the bound is kept: with ARGUMENT, this is checked after each step. What a node can spend
+ * is in an open lease: its own, or the one that continues it. What the store can grant and
+ * what is on lease is never more than B. */
 inline checkArgument() {
 #ifdef ARGUMENT
-	for (i : 0 .. LEASES - 1) {
-		assert(lease[i].node != HELD ||
-			lease[i].record == OPEN && lease[i].granted == lease[i].left + lease[i].spent)
+	for (other : 0 .. LEASES - 1) {
+		addAll(lease[i].record == OPEN && (i == other || lease[i].carried && lease[i].previous == other), 1);
+		assert(lease[other].node != HELD || lease[other].left == 0 || sum > 0)
 	}
-	addAll(lease[i].record == OPEN && lease[i].granted > lease[i].spent, lease[i].granted - lease[i].spent);
-	assert(units + sum <= allowance);
+	addAll(lease[i].record == OPEN, lease[i].granted);
+	assert(units + sum <= B);
 #endif
 	i = 0
 }
@@ -120,38 +119,39 @@ inline checkArgument() {
 /* Set what nothing reads to 0, so that fewer states differ. */
 inline clean(l) {
 	if
-	:: lease[l].node == CLOSED && lease[l].record == ABSENT -> lease[l].node = UNKNOWN
+	:: lease[l].node == UNKNOWN -> lease[l].owner = 0; lease[l].age = 0; lease[l].left = 0
 	:: else
 	fi;
 	if
-	:: lease[l].node == UNKNOWN -> lease[l].owner = 0
+	:: lease[l].node != PENDING -> lease[l].replied = false
 	:: else
 	fi;
 	if
-	:: lease[l].node == CLOSED || lease[l].node == UNKNOWN -> lease[l].age = 0; lease[l].left = 0
+	:: lease[l].node == UNKNOWN || lease[l].node == CLOSED || lease[l].node == PENDING && !lease[l].replied ->
+		lease[l].duration = 0
 	:: else
 	fi;
 	if
-	:: lease[l].record == ABSENT ->
-		lease[l].remaining = 0;
+	:: lease[l].record == ABSENT && !lease[l].replied ->
+		lease[l].granted = 0;
+		lease[l].carried = false;
 		if
-		:: lease[l].node != PENDING -> lease[l].granted = 0
-		:: else
-		fi;
-		if
-		:: lease[l].granted == 0 && lease[l].node != HELD -> lease[l].duration = 0
-		:: else
-		fi;
-		if
-		:: lease[l].node == UNKNOWN -> lease[l].spent = 0
+		:: lease[l].node == UNKNOWN ->
+			lease[l].spent = 0;
+#ifdef OLD_MESSAGES_LOST
+			lease[l].sent = false;
+			lease[l].released = false;
+			lease[l].previous = NO;
+			lease[l].reported = 0
+#endif
 		:: else
 		fi
 	:: else
 	fi
 }
 
-/* found = a lease that nobody knows, or NO. A node has one pending request at most. Nodes
- * without leases are interchangeable, so only the first of them sends. */
+/* found = a lease that nobody knows, or NO. Nodes without leases are interchangeable, so only
+ * the first of them sends. */
 inline findFree(n) {
 	found = NO;
 	for (i : 0 .. LEASES - 1) {
@@ -167,22 +167,18 @@ inline findFree(n) {
 		:: else
 		fi
 	}
-	addAll(lease[i].node == PENDING && lease[i].owner == n, 1);
-	if
-	:: sum > 0 -> found = NO
-	:: else
-	fi
 }
 
-/* Node n requests a chunk, and commits the lease old with the same request. */
+/* Node n sends a request, which renews the lease old. A node has one pending request. */
 inline send(n, old) {
 	findFree(n);
+	addAll(lease[i].owner == n && (lease[i].node == PENDING || lease[i].node != UNKNOWN && old == NO), 1);
 	if
-	:: found != NO ->
-		printf("node %d sends request %d, which commits %d\n", n, found, old);
+	:: sum == 0 && found != NO ->
+		printf("node %d sends request %d, which renews %d\n", n, found, old);
 		for (i : 0 .. LEASES - 1) {
 			if /* requests for the earlier use of this index are lost */
-			:: lease[i].commits == found -> lease[i].commits = NO
+			:: lease[i].previous == found -> lease[i].previous = NO; lease[i].reported = 0
 			:: else
 			fi
 		}
@@ -190,14 +186,35 @@ inline send(n, old) {
 		lease[found].owner = n;
 		lease[found].spent = 0;
 		lease[found].sent = true;
-		lease[found].commits = old
+		lease[found].released = false;
+		lease[found].previous = old;
+		lease[found].reported = 0;
+		if
+		:: old != NO -> other = old; lease[found].reported = lease[other].spent
+		:: else
+		fi
 	:: else
 	fi
 }
 
-/* The node stops spending. What it has spent is final. */
-inline close(l) {
-	lease[l].node = CLOSED;
+/* A repetition asks for a new reply: what remains of the duration. */
+inline repeat(l) {
+	printf("node %d repeats request %d\n", lease[l].owner, l);
+	lease[l].age = 0;
+#ifndef EARLIER_REPLY_USED
+	lease[l].replied = false;
+#endif
+	clean(l)
+}
+
+/* The node no longer knows the lease, nor the one that it renews. */
+inline forget(l) {
+	other = lease[l].previous;
+	if
+	:: lease[l].node == PENDING && other != NO -> lease[other].node = UNKNOWN; clean(other)
+	:: else
+	fi;
+	lease[l].node = UNKNOWN;
 	clean(l)
 }
 
@@ -211,6 +228,8 @@ inline checkOut() {
 	sum = 0
 }
 
+/* What was spent since the request was sent belongs to the new lease, if the store carried the
+ * rest to it. Otherwise it belongs to the old one, whose time is over. */
 inline receive(l) {
 	printf("node %d receives reply %d: %d units\n", lease[l].owner, l, lease[l].granted);
 #ifdef VALID_FROM_REPLY
@@ -218,11 +237,36 @@ inline receive(l) {
 #endif
 	if
 #ifndef LATE_REPLY_USED
-	:: !VALID(l) -> close(l)
+	:: !VALID(l) -> forget(l)
 #endif
 	:: else ->
-		lease[l].node = HELD;
+		other = lease[l].previous;
 		lease[l].left = lease[l].left + lease[l].granted;
+		if
+		:: lease[l].node == PENDING && other != NO ->
+#if defined(REST_ASSUMED)
+			if
+			:: !lease[l].carried -> lease[l].left = lease[l].left + lease[other].left
+			:: else
+			fi;
+#endif
+#if defined(REST_RETURNED)
+			lease[l].left = lease[l].left + lease[other].left;
+#elif !defined(REST_SPENT_TWICE)
+			if
+			:: lease[l].carried ->
+				lease[l].spent = lease[other].spent - lease[l].reported;
+				atMost(lease[l].spent, lease[l].granted); /* see executeRelease */
+				lease[l].left = lease[l].left - lease[l].spent
+			:: else
+			fi;
+#endif
+			lease[other].node = UNKNOWN;
+			clean(other)
+		:: else
+		fi;
+		lease[l].node = HELD;
+		clean(l);
 		checkOut()
 	fi
 }
@@ -235,6 +279,21 @@ inline spend(l) {
 	admit()
 }
 /* [end spend] */
+
+/* The node stops spending, and sends what it has spent. */
+inline release(l) {
+	addAll(lease[i].node == PENDING && lease[i].owner == lease[l].owner, 1);
+	if
+	:: sum == 0 ->
+		printf("node %d releases lease %d\n", lease[l].owner, l);
+		lease[l].released = true;
+#ifndef RELEASE_WHILE_SPENDING
+		lease[l].node = UNKNOWN;
+		clean(l)
+#endif
+	:: else
+	fi
+}
 
 /* A node forgets its leases when it restarts. */
 inline crash(n) {
@@ -249,7 +308,12 @@ inline crash(n) {
 			fi
 #elif defined(RESTART_REUSES_ID)
 			if
-			:: lease[i].node == HELD -> lease[i].node = PENDING; lease[i].age = 0; lease[i].left = 0; lease[i].spent = 0
+			:: lease[i].node == HELD ->
+				lease[i].node = PENDING;
+				lease[i].previous = NO;
+				lease[i].age = 0;
+				lease[i].left = 0;
+				lease[i].spent = 0
 			:: else
 			fi
 #else
@@ -261,62 +325,91 @@ inline crash(n) {
 	}
 }
 
-/* The store ends the lease that request l commits. What was not spent can be granted again.
- * A late duplicate of a request can have been granted less than the node has spent. */
-inline commit(l) {
-	other = lease[l].commits;
+/* The store executes a release. What was not spent can be granted again. A late duplicate of
+ * a request can have been granted less than the node has spent: then nothing is done. */
+inline executeRelease(l) {
 	if
-	:: other == NO
-#ifdef COMMIT_TWICE
-	:: other != NO && lease[other].record != ABSENT ->
+#ifdef RELEASE_TWICE
+	:: lease[l].record != ABSENT && lease[l].granted >= lease[l].spent ->
+		lease[l].record = ENDED;
 #else
-	:: other != NO && (lease[other].record == OPEN || lease[other].record == LATE) ->
+	:: lease[l].record == OPEN && lease[l].granted >= lease[l].spent ->
+		lease[l].record = ABSENT;
+		lease[l].remaining = 0;
 #endif
-		printf("the store commits lease %d: %d of %d units\n", other, lease[other].spent, lease[other].granted);
-		lease[other].record = ENDED;
-#ifndef REST_COUNTED_AS_SPENT
-		if
-		:: lease[other].granted > lease[other].spent -> units = units + lease[other].granted - lease[other].spent
-		:: else
-		fi;
-#endif
+		printf("the store ends lease %d: %d of %d units\n", l, lease[l].spent, lease[l].granted);
+		units = units + lease[l].granted - lease[l].spent;
 		limitUnits();
-		other = lease[l].commits;
-		clean(other)
+		clean(l)
 	:: else
 	fi
 }
 
-/* The store executes request l. A repeated request has no effect: the reply is the same. */
+/* rest = what was not spent of the lease that request l renews. The lease ends. */
+inline endPrevious(l) {
+	other = lease[l].previous;
+	rest = 0;
+	lease[l].carried = false;
+	if
+	:: other == NO
+	:: other != NO && lease[other].record != ABSENT && lease[other].granted >= lease[l].reported ->
+		rest = lease[other].granted - lease[l].reported;
+		lease[l].carried = true;
+		lease[other].record = ABSENT;
+		lease[other].remaining = 0;
+		clean(other);
+		units = units + rest;
+		limitUnits()
+#ifdef REST_RETURNED
+		; rest = 0
+#endif
+	:: else
+	fi
+}
+
+/* The store executes request l. A repeated request has no effect. */
 inline execute(l, want) {
-	commit(l);
 	if
 #ifdef REPEAT_GRANTS_AGAIN
 	:: true ->
 #else
 	:: lease[l].record == ABSENT ->
 #endif
-		found = units;
-		atMost(found, LEASED_CAPACITY);
-		atMost(found, want);
+		endPrevious(l);
 		addAll(lease[i].record == OPEN && i != l, lease[i].granted);
+		found = units;
 		atMost(found, C - sum);
+		if
+		:: found > rest + want -> found = rest + want
+		:: found < rest -> found = rest
+		:: else
+		fi;
 		if
 		:: found > 0 ->
 			units = units - found;
 			lease[l].record = OPEN;
 			lease[l].granted = found;
-			lease[l].duration = STEPS;
+			lease[l].remaining = STEPS;
 #if defined(WINDOW) && !defined(OUTLIVES_WINDOW)
-			atMost(lease[l].duration, windowLeft);
+			atMost(lease[l].remaining, windowLeft);
 #endif
-			lease[l].remaining = lease[l].duration;
 			limitUnits();
-			printf("the store grants %d units for request %d\n", lease[l].granted, l)
-		:: else
+			printf("the store grants request %d; the lease has %d units\n", l, lease[l].granted)
+		:: else -> lease[l].carried = false
 		fi
 	:: else
-	fi
+	fi;
+	if
+	:: lease[l].record == OPEN && lease[l].node == PENDING ->
+		lease[l].replied = true;
+#ifdef WHOLE_DURATION_REPEATED
+		lease[l].duration = STEPS
+#else
+		lease[l].duration = lease[l].remaining
+#endif
+	:: else
+	fi;
+	clean(l)
 }
 
 /* One step of the clock of the node that knows lease l. */
@@ -324,14 +417,17 @@ inline nodeTime(l) {
 	if
 	:: lease[l].node == PENDING || lease[l].node == HELD ->
 		lease[l].age = lease[l].age + TICKS(lease[l].owner);
+		atMost(lease[l].age, 100 * STEPS);
 		if
-		:: lease[l].node == HELD && !VALID(l) -> close(l)
-#if !defined(LATE_REPLY_USED) && !defined(VALID_FROM_REPLY)
-		:: lease[l].node == PENDING && lease[l].age >= 99 * STEPS -> close(l)
-#endif
+		:: lease[l].node == HELD && !VALID(l) ->
+			addAll(lease[i].node == PENDING && lease[i].previous == l, 1);
+			if
+			:: sum > 0 -> lease[l].node = CLOSED; lease[l].age = 0
+			:: else -> lease[l].node = UNKNOWN
+			fi;
+			clean(l)
 		:: else
-		fi;
-		atMost(lease[l].age, 100 * STEPS)
+		fi
 	:: else
 	fi
 }
@@ -342,9 +438,9 @@ inline storeTime(l) {
 	:: lease[l].remaining > 1 -> lease[l].remaining--
 	:: lease[l].remaining == 1 ->
 		lease[l].remaining = 0;
-#ifdef COMMIT_AFTER_DEADLINE
+#ifdef RENEWED_AFTER_DEADLINE
 		if
-		:: lease[l].record == OPEN -> lease[l].record = LATE
+		:: lease[l].record == OPEN -> lease[l].record = ENDED
 		:: else -> lease[l].record = ABSENT
 		fi;
 #else
@@ -380,28 +476,26 @@ proctype Node(byte n) {
 
 proctype LeaseAtNode(byte l) {
 	do
-	:: d_step { L.node == PENDING && L.granted > 0 -> receive(l); END }
-	:: d_step { L.node == PENDING || L.node == HELD -> close(l); END }
+	:: d_step { L.node == PENDING && L.replied -> receive(l); END }
+	:: d_step { L.node == PENDING -> repeat(l); END }
+	:: d_step { L.node == PENDING -> forget(l); END }
 	:: d_step { L.node == HELD && L.left > 0 -> spend(l); END }
-	:: d_step { L.node == CLOSED -> send(L.owner, l); END }
-#if defined(COMMIT_WHILE_SPENDING) || defined(REST_COUNTED_AS_SPENT)
 	:: d_step { L.node == HELD -> send(L.owner, l); END }
-#endif
+	:: d_step { L.node == HELD -> release(l); END }
 #ifdef REPLY_USED_TWICE
-	:: d_step { L.node == HELD && L.granted > 0 -> receive(l); END }
-#endif
-#ifdef VALID_FROM_REPEAT
-	:: d_step { L.node == PENDING -> L.age = 0; END }
+	:: d_step { L.node == HELD && L.record == OPEN -> receive(l); END }
 #endif
 	od
 }
 
 proctype LeaseAtStore(byte l) {
 	do
+	:: d_step { L.sent -> execute(l, 0); END }
 	:: d_step { L.sent -> execute(l, 1); END }
 #if CHUNK > 1
 	:: d_step { L.sent -> execute(l, 2); END }
 #endif
+	:: d_step { L.released -> executeRelease(l); END }
 	od
 }
 
@@ -415,11 +509,8 @@ inline reset() {
 #ifdef RESET_REMOVES_RECORDS
 	forgetRecords();
 #endif
-	units = B;
-	limitUnits();
-#ifdef WINDOW
-	units = units - sum;
-#endif
+	addAll(lease[i].record == OPEN, lease[i].granted);
+	units = B - sum;
 	allowance = B
 }
 
