@@ -126,6 +126,9 @@ func (g *group) check(o report) {
 	if err := crowd.Check(o.log, model.UpperBoundOf(g.job.Algorithm, headgate.MustParseLimit(g.job.Limit))); err != nil {
 		g.t.Errorf("%s: %v", g.job.Algorithm, err)
 	}
+	if !g.job.Unleased && o.leased*2 < o.decided {
+		g.t.Errorf("%s: %d of %d requests were decided in memory, want at least half", g.job.Algorithm, o.leased, o.decided)
+	}
 }
 
 // report is what the processes of a group have written. The counts of requests do not
