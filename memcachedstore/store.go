@@ -104,6 +104,9 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		return nil, fmt.Errorf("memcachedstore: bind: %w: OnStoreError is %.20q; must be closed; "+
 			"for open or local, wrap this store with fallback.New", headgate.ErrUnsupported, string(rule.OnStoreError))
 	}
+	if rule.Lease.Enabled() {
+		return nil, fmt.Errorf("memcachedstore: bind: %w: this store has no leases; remove the lease of the policy, or use redisstore", headgate.ErrUnsupported)
+	}
 	a, err := algo.Named(rule.Algorithm)
 	if err != nil {
 		return nil, err

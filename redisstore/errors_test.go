@@ -205,3 +205,13 @@ func mustBeWrongType(t *testing.T, what string, err error) {
 		t.Errorf("%s: got error %v want wrong type, with what to do", what, err)
 	}
 }
+
+// A store that is not wrapped does not ignore the lease of a rule.
+func TestBindOfLeasedRule(t *testing.T) {
+	t.Parallel()
+	s := open(t, "redis://127.0.0.1:1", nil)
+	_, err := s.Bind(headgate.Rule{Limit: headgate.MustParseLimit("100/1s"), Lease: headgate.LeaseSettings{Share: 10}})
+	if !errors.Is(err, headgate.ErrUnsupported) || !strings.Contains(err.Error(), "lease.New") {
+		t.Errorf("got error %v want ErrUnsupported that names lease.New", err)
+	}
+}
