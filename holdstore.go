@@ -82,6 +82,8 @@ type HoldSettings struct {
 	// value is [OweExcess].
 	Over Over
 	// MaxOpen is the maximum number of open holds of a key: 1 to 100,000; 0 means 1,000.
+	// A key also keeps the records of at most MaxOpen holds that have ended before their
+	// deadlines, those with the latest deadlines.
 	MaxOpen int
 	// CapAmount reduces the amount of a hold to the capacity of the limit if it is above.
 	// Without it, a hold with a larger amount is denied and can never be allowed.

@@ -94,12 +94,13 @@
 // # Holds
 //
 // An open hold is part of the value of its key, at most 46 bytes; a key has at most
-// 10,000 of them. A hold that was committed is kept until its deadline as a record of 17
-// bytes under a key of its own, possibly on another server. Therefore a commit is three
-// round trips: gets, a set of the record, and cas. Opening a hold whose ID the caller
-// chose takes one more for the record. An open hold on several keys that is denied is
+// 10,000 of them. A hold that was committed is kept until its deadline as a record of 24
+// bytes. The records of a key are under another key, possibly on another server. There
+// are at most as many as the key may have open holds. Therefore a commit is four round
+// trips: gets and cas of the value and of the records. Opening a hold whose ID the caller
+// chose takes one more for the records. An open hold on several keys that is denied is
 // canceled on the keys that were already written, also if another process has changed
-// them since. Evicting a record has the effect that a repeated request opens the hold
+// them since. Evicting the records has the effect that a repeated request opens the hold
 // again, or returns [headgate.ErrUnknownHold].
 // If the value is lost just before a commit changes it, the record is kept, and the
 // commit is reported as replayed.

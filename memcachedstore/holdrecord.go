@@ -3,74 +3,73 @@ package memcachedstore
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"time"
-
-	"github.com/bradfitz/gomemcache/memcache"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 )
 
-// A hold that was ended before its deadline is kept until then as a record under a key of
-// its own, so that a repeated request has no effect. The record is written before the
-// hold is removed from the value of its key, and is read after that value. So a process
-// that stops in between leaves an open hold, and a request never finds neither of them.
-// While the hold is open, its record is ignored.
+// A hold that was ended before its deadline is kept until then as a record, so that a
+// repeated request has no effect. The records of a key are in another key. The record is
+// written before the hold is removed from the value of its key, and is read after that
+// value. So a process that stops in between leaves an open hold, and a request never
+// finds neither of them. While the hold is open, its record is ignored.
 
-// endedHold is the record of a hold that has ended. The id has the checksum of the
-// request.
-type endedHold struct {
-	id       headgate.HoldID
-	deadline int64
-}
-
-// A record has the format, the deadline in the place of the instant of a state, and the
-// id.
+// The records of a key have the format and, in the place of the instant of a state, the
+// last deadline. The id and the deadline of each record follow.
 const (
-	formatRecord byte = 0xb5
-	recordLength      = headLength + len(headgate.HoldID{})
+	formatRecords byte = 0xb5
+	recordLength       = len(headgate.HoldID{}) + 8
 )
 
-// recordKey returns the key of the record of a hold on the key with the digest d.
-func recordKey(d digest, id headgate.HoldID) digest {
-	name := algo.NameOf(id)
-	sum := sha256.Sum256(append(append([]byte("hold "), d[:]...), name[:]...))
+// recordsKey returns the key of the records of the key with the digest d.
+func recordsKey(d digest) digest {
+	sum := sha256.Sum256(append([]byte("holds "), d[:]...))
 	return digest(sum[:16])
 }
 
-func (e *endedHold) value() []byte {
-	b := append(make([]byte, 0, recordLength), formatRecord)
-	b = binary.BigEndian.AppendUint64(b, uint64(e.deadline))
-	return append(b, e.id[:]...)
+func encodeRecords(records algo.Ended) []byte {
+	b := append(make([]byte, 0, headLength+len(records)*recordLength), formatRecords)
+	b = binary.BigEndian.AppendUint64(b, uint64(records[len(records)-1].Deadline))
+	for i := range records {
+		b = binary.BigEndian.AppendUint64(append(b, records[i].ID[:]...), uint64(records[i].Deadline))
+	}
+	return b
 }
 
-func decodeRecord(b []byte) (*endedHold, error) {
-	if len(b) != recordLength || b[0] != formatRecord {
+// decodeRecords decodes the records of a key. A nil slice means that the key has none.
+func decodeRecords(b []byte) (records algo.Ended, err error) {
+	if b == nil {
+		return nil, nil
+	}
+	if len(b) < headLength+recordLength || b[0] != formatRecords || (len(b)-headLength)%recordLength != 0 {
 		return nil, errForeign
 	}
-	deadline := binary.BigEndian.Uint64(b[1:])
-	if deadline > maxUnusedAt {
-		return nil, errForeign
+	for b = b[headLength:]; len(b) > 0; b = b[recordLength:] {
+		deadline := binary.BigEndian.Uint64(b[recordLength-8:])
+		if deadline > maxUnusedAt {
+			return nil, errForeign
+		}
+		records = append(records, algo.EndedHold{ID: headgate.HoldID(b[:recordLength-8]), Deadline: int64(deadline)})
 	}
-	return &endedHold{headgate.HoldID(b[headLength:]), int64(deadline)}, nil
+	return records, nil
 }
 
 // addEnded adds the record of a hold that is about to end.
 func (c *cell) addEnded(op *holdOp, h algo.Hold) {
-	if c.ended == nil {
-		c.ended = map[digest]*endedHold{}
-	}
-	c.ended[op.recordKey] = &endedHold{h.ID, h.Deadline}
+	c.ended = append(c.ended, algo.EndedHold{ID: h.ID, Deadline: h.Deadline})
+	c.maxEnded = op.bound.maxHolds()
 }
 
-// endedHold returns the record of an op's hold if its deadline is after t, or nil.
-func (c *cell) endedHold(op *holdOp, t int64) *endedHold {
-	for _, e := range []*endedHold{c.ended[op.recordKey], op.record} {
-		if e != nil && e.deadline > t {
-			return e
-		}
+// maxHolds returns the maximum number of open holds of a key, and that of its ended ones.
+func (b *bound) maxHolds() int { return min(b.holds.MaxOpenOrDefault(), maxHolds) }
+
+// endedHold returns the record of an op's hold, if its deadline is after t.
+func (c *cell) endedHold(op *holdOp, t int64) (algo.EndedHold, bool) {
+	if h, ok := c.ended.Find(op.id, t); ok {
+		return h, true
 	}
-	return nil
+	return op.record, op.record.Deadline > t
 }
 
 // readRecords reads the records of the holds that the jobs refer to and that are not
@@ -79,7 +78,7 @@ func (c *cell) endedHold(op *holdOp, t int64) *endedHold {
 func (r *round) readRecords() error {
 	for _, j := range r.claimed {
 		for i := range j.holdOps() {
-			j.holds.ops[i].record = nil
+			j.holds.ops[i].record = algo.EndedHold{}
 		}
 	}
 	for {
@@ -101,21 +100,26 @@ func (r *round) readMissingRecords() (found bool, err error) {
 	for _, j := range r.claimed {
 		for i := range j.holdOps() {
 			op := &j.holds.ops[i]
-			if op.record == nil && j.holds.needsRecord(op) && r.cells[op.cell].ledger.Find(op.id) < 0 {
-				ops, names = append(ops, op), append(names, op.recordKey.name())
+			if op.record.Deadline == 0 && j.holds.needsRecord(op) && r.cells[op.cell].ledger.Find(op.id) < 0 {
+				ops, names = append(ops, op), append(names, recordsKey(r.cells[op.cell].key).name())
 			}
 		}
 	}
-	items, err := r.store.fetch(names)
+	items, err := r.store.fetch(slices.Compact(slices.Sorted(slices.Values(names))))
 	if err != nil {
 		return false, err
 	}
 	for i, op := range ops {
-		if item := items[names[i]]; item != nil {
-			if op.record, err = decodeRecord(item.Value); err != nil {
-				return false, errForeignValue()
-			}
-			found = true
+		item := items[names[i]]
+		if item == nil {
+			continue
+		}
+		records, err := decodeRecords(item.Value)
+		if err != nil {
+			return false, errForeignValue()
+		}
+		if h, ok := records.Find(op.id, 0); ok {
+			op.record, found = h, true
 		}
 	}
 	return found, nil
@@ -135,19 +139,37 @@ func (q *holdRequest) needsRecord(op *holdOp) bool {
 	return q.verb == headgate.CommitHold || q.verb == headgate.OpenHold && !op.private
 }
 
-// writeRecords writes the records of the holds that the jobs end in the key of c.
+// writeRecords adds the records of the holds that the jobs end in the key of c to those
+// that the key has.
 func (r *round) writeRecords(c *cell) error {
-	for key, e := range c.ended {
-		r.store.written.add(key)
-		err := r.store.writer.Set(&memcache.Item{
-			Key: key.name(), Value: e.value(),
-			Expiration: expiration(requiredTTL(e.deadline, r.earliest, r.callerInstant), time.Now().Unix()),
-		})
+	if len(c.ended) == 0 {
+		return nil
+	}
+	key := recordsKey(c.key)
+	for try := range r.store.options.MaxTries {
+		if try > 0 && !r.store.waitBeforeRetry(try) {
+			return headgate.ErrClosed
+		}
+		now, err := r.current(&cell{key: key, name: key.name()})
 		if err != nil {
+			return err
+		}
+		records, err := decodeRecords(now.raw)
+		if err != nil {
+			return errForeignValue()
+		}
+		for _, h := range c.ended {
+			records = records.Add(h, r.earliest, c.maxEnded)
+		}
+		err = r.put(now, encodeRecords(records))
+		if err == nil {
+			return nil
+		}
+		if !isConflict(err) {
 			return r.store.writeError(err)
 		}
 	}
-	return nil
+	return errContended(r.store.options.MaxTries)
 }
 
 // openedHold is a hold that a value contains because of a job of this round.

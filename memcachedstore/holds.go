@@ -58,8 +58,7 @@ type holdOp struct {
 	first   int   // index of the first op on the same hold
 	sum     int64 // units of all ops on the same hold, if this op is the first one
 
-	recordKey digest
-	record    *endedHold // record of the hold, if it was read and exists
+	record algo.EndedHold // record of the hold, if it was read and exists
 }
 
 func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp) (*holdRequest, []digest, error) {
@@ -78,7 +77,7 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 			return nil, nil, errCannotHold()
 		}
 		digests[i] = b.scope.digest(in.Key)
-		q.ops[i] = holdOp{bound: b, id: in.ID, private: in.Private, units: in.Cost, first: i, recordKey: recordKey(digests[i], in.ID)}
+		q.ops[i] = holdOp{bound: b, id: in.ID, private: in.Private, units: in.Cost, first: i}
 		if verb == headgate.OpenHold {
 			q.ops[i].units = b.holds.Amount(in.Cost, b.limit)
 		}
@@ -197,12 +196,12 @@ func (x *holdChange) open() {
 	conflict, replayed, full := false, false, -1
 	for i := range x.ops {
 		op := &x.ops[i]
-		known := x.opened(op)
+		known, ok := x.opened(op)
 		open := len(x.cells[op.cell].ledger.Holds)
 		switch {
-		case known != nil:
-			conflict, replayed = conflict || known.id != op.id, true
-		case open >= min(op.bound.holds.MaxOpenOrDefault(), maxHolds):
+		case ok:
+			conflict, replayed = conflict || known.ID != op.id, true
+		case open >= op.bound.maxHolds():
 			full = open
 		}
 	}
@@ -221,11 +220,11 @@ func (x *holdChange) open() {
 	}
 }
 
-// opened returns an op's hold if it is open or was ended before its deadline, or nil.
-func (x *holdChange) opened(op *holdOp) *endedHold {
+// opened returns an op's hold if it is open or was ended before its deadline.
+func (x *holdChange) opened(op *holdOp) (algo.EndedHold, bool) {
 	c := x.cells[op.cell]
 	if i := c.ledger.Find(op.id); i >= 0 {
-		return &endedHold{c.ledger.Holds[i].ID, c.ledger.Holds[i].Deadline}
+		return algo.EndedHold{ID: c.ledger.Holds[i].ID, Deadline: c.ledger.Holds[i].Deadline}, true
 	}
 	return c.endedHold(op, x.at)
 }
@@ -234,8 +233,8 @@ func (x *holdChange) opened(op *holdOp) *endedHold {
 // before.
 func (x *holdChange) setDeadlines() {
 	for i := range x.ops {
-		if known := x.opened(&x.ops[i]); known != nil {
-			x.results[i].Deadline = headgate.Instant(known.deadline)
+		if known, ok := x.opened(&x.ops[i]); ok {
+			x.results[i].Deadline = headgate.Instant(known.Deadline)
 		}
 	}
 }
@@ -291,10 +290,12 @@ func (x *holdChange) changeHold(op *holdOp) (result headgate.HoldResult) {
 	c := x.cells[op.cell]
 	i := c.ledger.Find(op.id)
 	switch {
-	case i < 0 && x.verb == headgate.CommitHold && c.endedHold(op, x.at) != nil:
-		result.Replayed = true
 	case i < 0:
-		result.Err = headgate.ErrUnknownHold
+		if _, ended := c.endedHold(op, x.at); ended && x.verb == headgate.CommitHold {
+			result.Replayed = true
+		} else {
+			result.Err = headgate.ErrUnknownHold
+		}
 	case x.verb == headgate.ExtendHold:
 		c.ledger.Extend(i, x.at+x.ttl)
 		result.Deadline = headgate.Instant(x.at + x.ttl)

@@ -1,6 +1,7 @@
 package memcachedstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"reflect"
 	"slices"
@@ -77,9 +78,11 @@ func TestCommitInterrupted(t *testing.T) {
 	server := testserver.Memcached(t)
 	b := mustBind(t, mustNew(t, nil, server.Addr()), "rule", headgate.TokenBucket, "10/1h")
 	mustApplyHold(t, b, headgate.OpenHold, "key", 1, 8)
-	op := holdOp{recordKey: recordKey(b.scope.digest("key"), headgate.HoldID{1})}
-	c := &cell{}
-	c.addEnded(&op, algo.Hold{Units: 8, Deadline: int64(testInstant) + time.Minute.Microseconds()})
+	key := b.scope.digest("key")
+	sums := algo.HoldSums{}
+	sums.Add(headgate.HoldID{1}, binary.BigEndian.Uint64(key[:]), 8)
+	c := &cell{key: key}
+	c.addEnded(&holdOp{bound: b}, algo.Hold{ID: sums.ID(headgate.HoldID{1}), Deadline: int64(testInstant) + time.Minute.Microseconds()})
 	if err := (&round{store: b.store, earliest: int64(testInstant), callerInstant: true}).writeRecords(c); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +218,7 @@ func TestReplayedResultIsCurrent(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
 	other := mustBind(t, mustNew(t, nil, server.Addr()), "rule", headgate.TokenBucket, "10/1h")
-	record := recordKey(other.scope.digest("key"), headgate.HoldID{1}).name()
+	record := recordsKey(other.scope.digest("key")).name()
 	between := once(func() {
 		mustApplyHold(t, other, headgate.OpenHold, "key", 1, 5)
 		mustApplyHold(t, other, headgate.CommitHold, "key", 1, 3)

@@ -53,10 +53,11 @@ type cell struct {
 	state        algo.State
 	log          *algo.Log // for a sliding log, used instead of state
 	ledger       algo.Ledger
-	ended        map[digest]*endedHold // records to write before the value, by their keys
-	unusedAt     int64                 // the instant from which the state or log is unused
-	dirty        bool                  // whether the value may have to be written
-	pendingDebit debit                 // the debit that the value to write contains
+	ended        algo.Ended // records to write before the value, in any order
+	maxEnded     int        // maximum number of records of the key
+	unusedAt     int64      // the instant from which the state or log is unused
+	dirty        bool       // whether the value may have to be written
+	pendingDebit debit      // the debit that the value to write contains
 }
 
 // debit is the sum of the units that the jobs of a round take from a cell.

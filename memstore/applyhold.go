@@ -90,7 +90,7 @@ func openedID(d digest, op *headgate.HoldOp, amount int64) headgate.HoldID {
 // expired, is a lease or has the same id. k is nil if the key has no holds.
 func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.HoldOp, t int64) bool {
 	if !op.Private {
-		if _, ended := sh.endedHold(d, op.ID, t); ended || k != nil && k.ledger.Find(op.ID) >= 0 {
+		if _, ended := sh.ended[d].Find(op.ID, t); ended || k != nil && k.ledger.Find(op.ID) >= 0 {
 			return false
 		}
 	}
@@ -151,7 +151,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *h
 		return false
 	}
 	k.account.Step, k.rule = b.corrector, b
-	sh.end(b.store, k, d, i, op.Private)
+	sh.end(b.store, k, d, t, i, op, b.holds)
 	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
 	result.Decision = b.answerHeld(k, t)
 	b.store.moveToSlot(sh, d, k)

@@ -222,8 +222,8 @@ func (x *holdTransaction) replayed(sums algo.HoldSums, deadlines []int64) (found
 	x.eachTarget(func(i int, t *target, _ int64) {
 		id := sums.ID(x.ops[i].ID)
 		known, ok := t.opened(id, x.t)
-		found, conflict = found || ok, conflict || ok && known.id != id
-		deadlines[i] = known.deadline
+		found, conflict = found || ok, conflict || ok && known.ID != id
+		deadlines[i] = known.Deadline
 		if !ok && t.held != nil && len(t.held.ledger.Holds) >= x.debits[i].settings().MaxOpenOrDefault() {
 			full = len(t.held.ledger.Holds)
 		}
@@ -238,13 +238,13 @@ func (x *holdTransaction) replayed(sums algo.HoldSums, deadlines []int64) (found
 }
 
 // opened returns a hold that is open, or that has ended before its deadline.
-func (t *target) opened(id headgate.HoldID, at int64) (endedRecord, bool) {
+func (t *target) opened(id headgate.HoldID, at int64) (algo.EndedHold, bool) {
 	if t.held != nil {
 		if i := t.held.ledger.Find(id); i >= 0 {
-			return endedRecord{t.held.ledger.Holds[i].ID, t.held.ledger.Holds[i].Deadline}, true
+			return algo.EndedHold{ID: t.held.ledger.Holds[i].ID, Deadline: t.held.ledger.Holds[i].Deadline}, true
 		}
 	}
-	return t.holds.endedHold(t.d, id, at)
+	return t.holds.ended[t.d].Find(id, at)
 }
 
 // reserveHolds reserves the memory of one more hold for each target. It returns
@@ -295,7 +295,7 @@ func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate
 	}
 	switch {
 	case index < 0 && x.verb == headgate.CommitHold:
-		if _, result.Replayed = t.holds.endedHold(t.d, op.ID, x.t); !result.Replayed {
+		if _, result.Replayed = t.holds.ended[t.d].Find(op.ID, x.t); !result.Replayed {
 			result.Err = headgate.ErrUnknownHold
 		}
 	case index < 0:
@@ -304,7 +304,7 @@ func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate
 		t.held.ledger.Extend(index, x.deadline)
 		result.Deadline = headgate.Instant(x.deadline)
 	default:
-		t.holds.end(x.store, t.held, t.d, index, op.Private)
+		t.holds.end(x.store, t.held, t.d, x.t, index, op, x.debits[i].settings())
 		t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)
 	}
 	return result

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// holdBytes is the memory of a hold: 64 bytes while it is open, and its map entry
-	// afterwards.
+	// holdBytes is the memory of a hold: 64 bytes while it is open, and afterwards its
+	// record with a part of the map entry of its key.
 	holdBytes = 64
 	// heldKeyBytes is the memory of a key with open holds, including its entry in the
 	// index and without its holds.
 	heldKeyBytes = 192
-	// In one of sweepEvery calls that open a hold, up to sweepOnHold keys and ended holds
-	// are checked for expiry.
+	// In one of sweepEvery calls that open a hold, the open holds of up to sweepOnHold
+	// keys and the ended holds of as many are checked for expiry.
 	sweepEvery  = 16
 	sweepOnHold = 32
 )
@@ -36,7 +36,7 @@ type holdRegion struct {
 type holdShard struct {
 	mu    sync.Mutex
 	keys  heldIndex
-	ended map[holdName]endedRecord
+	ended map[digest]algo.Ended
 	// spare is a key that was removed, whose memory the next key uses; may be nil.
 	spare  *heldKey
 	opened uint32 // number of calls of sweepSometimes
@@ -51,19 +51,6 @@ type heldKey struct {
 	log     *logBound         // rule of the first hold on a sliding log; nil for other algorithms
 }
 
-// holdName identifies a hold.
-type holdName struct {
-	key  digest
-	name algo.HoldName
-}
-
-// endedRecord is the record of a hold that was committed before its deadline. It is kept
-// until then, so that a repeated request has no effect.
-type endedRecord struct {
-	id       headgate.HoldID // with the checksum of the request
-	deadline int64
-}
-
 // add adds a key without holds. sh.mu must be locked.
 func (sh *holdShard) add(d digest) *heldKey {
 	k := sh.spare
@@ -75,15 +62,6 @@ func (sh *holdShard) add(d digest) *heldKey {
 	return k
 }
 
-// endedHold returns the record of a hold that has ended, if its deadline is after t.
-func (sh *holdShard) endedHold(d digest, id headgate.HoldID, t int64) (endedRecord, bool) {
-	record, ok := sh.ended[holdName{d, algo.NameOf(id)}]
-	if !ok || record.deadline <= t {
-		return endedRecord{}, false
-	}
-	return record, true
-}
-
 func (r *holdRegion) stats() (holds int, bytes int64) {
 	for i := range r.shards {
 		sh := &r.shards[i]
@@ -91,7 +69,9 @@ func (r *holdRegion) stats() (holds int, bytes int64) {
 		for k := range sh.keys.all {
 			holds += len(k.ledger.Holds)
 		}
-		holds += len(sh.ended)
+		for _, records := range sh.ended {
+			holds += len(records)
+		}
 		bytes += int64(sh.keys.count) * heldKeyBytes
 		sh.mu.Unlock()
 	}
@@ -184,25 +164,21 @@ func (s *Store) removeHeld(sh *holdShard, k *heldKey) {
 	s.logs.bytes.Add(-heldKeyBytes)
 }
 
-// end records that hold i of k ends before its deadline. A private hold is not repeated,
-// so it needs no record.
-func (sh *holdShard) end(s *Store, k *heldKey, d digest, i int, private bool) {
-	if private && len(sh.ended) == 0 {
+// end records that hold i of k ends at t, before its deadline. The key keeps the records
+// of at most as many ended holds as it may have open ones. A private hold is not
+// repeated, so it needs no record.
+func (sh *holdShard) end(s *Store, k *heldKey, d digest, t int64, i int, op *headgate.HoldOp, settings headgate.HoldSettings) {
+	if op.Private {
 		s.logs.bytes.Add(-holdBytes)
 		return
 	}
-	h := &k.ledger.Holds[i]
-	name := holdName{d, algo.NameOf(h.ID)}
-	// A record that is replaced is that of an earlier hold, which has expired.
-	if _, replaced := sh.ended[name]; private || replaced {
-		s.logs.bytes.Add(-holdBytes)
+	if sh.ended == nil {
+		sh.ended = make(map[digest]algo.Ended)
 	}
-	if !private {
-		if sh.ended == nil {
-			sh.ended = make(map[holdName]endedRecord)
-		}
-		sh.ended[name] = endedRecord{h.ID, h.Deadline}
-	}
+	h, before := &k.ledger.Holds[i], len(sh.ended[d])
+	records := sh.ended[d].Add(algo.EndedHold{ID: h.ID, Deadline: h.Deadline}, t, settings.MaxOpenOrDefault())
+	sh.ended[d] = records
+	s.logs.bytes.Add(int64(len(records)-before-1) * holdBytes)
 }
 
 // sweepSometimes calls sweepHolds in one of sweepEvery calls.
@@ -212,9 +188,9 @@ func (s *Store) sweepSometimes(sh *holdShard, t int64, own digest) {
 	}
 }
 
-// sweepHolds removes keys and ended holds that have expired by t: keys in turn, ended
-// holds in the random order of the map, and up to sweepOnHold of each. It leaves out the
-// key with digest own, which the caller uses.
+// sweepHolds removes the open and ended holds that have expired by t of up to sweepOnHold
+// keys each: the keys with open holds in turn, the others in the random order of the map.
+// It leaves out the key with digest own, which the caller uses.
 func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
 	sh.keys.sweep(sweepOnHold, func(k *heldKey) {
 		switch {
@@ -227,13 +203,16 @@ func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
 		}
 	})
 	n := sweepOnHold
-	for id, record := range sh.ended {
+	for d, records := range sh.ended {
 		if n--; n < 0 {
 			break
 		}
-		if record.deadline <= t {
-			delete(sh.ended, id)
-			s.logs.bytes.Add(-holdBytes)
+		before := len(records)
+		if records = records.Expire(t); len(records) == 0 {
+			delete(sh.ended, d)
+		} else {
+			sh.ended[d] = records
 		}
+		s.logs.bytes.Add(int64(len(records)-before) * holdBytes)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // minimalACL is the set of permissions that the store requires; docs/operate/stores.md
 // has the same text.
-const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pexpire +pexpireat +pttl +setrange +hget +hset +hdel"
+const minimalACL = "~hg:* +evalsha +eval +time +get +set +mget +del +unlink +pexpire +pexpireat +pttl +setrange +hget +hset +hdel +zadd +zcard +zscore +zremrangebyrank +zremrangebyscore"
 
 // guideACL is what LayoutGuide requires in addition, with the pattern of the bucket
 // keys.
@@ -31,12 +31,31 @@ const ephemeralACL = "+scan"
 func exerciseAlgorithms(ctx context.Context, s *redisstore.Store, instant headgate.Instant) error {
 	for _, a := range algo.Rates() {
 		limit := headgate.Limit{Rate: 1000, Period: time.Hour}
-		b, err := s.Bind(headgate.Rule{Scope: "use", Name: "use", Limit: limit, Algorithm: a.Name})
+		b, err := s.Bind(headgate.Rule{Scope: "use", Name: "use", Limit: limit, Algorithm: a.Name, Holds: headgate.HoldSettings{MaxOpen: 1}})
 		if err != nil {
 			return err
 		}
 		if err := exerciseRule(ctx, s, b, instant, string(a.Name)); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+		if !a.Name.CanHold() {
+			continue
+		}
+		if err := exerciseHolds(ctx, b.(headgate.HoldBound), instant); err != nil {
+			return fmt.Errorf("holds of %s: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// exerciseHolds opens and commits two holds. The record of the first one is then dropped.
+func exerciseHolds(ctx context.Context, b headgate.HoldBound, now headgate.Instant) error {
+	for range 2 {
+		op := headgate.HoldOp{Op: headgate.Op{Bound: b, Key: "held", Cost: 1}, ID: headgate.NewHoldID()}
+		for _, verb := range []headgate.HoldVerb{headgate.OpenHold, headgate.ExtendHold, headgate.CommitHold} {
+			if _, _, err := b.ApplyHold(ctx, now, verb, time.Minute, op); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

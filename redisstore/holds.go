@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -40,19 +39,15 @@ var holdVerbs = [...]algo.Verb{
 	headgate.Debit: verbDebit, headgate.TakeUpTo: verbTakeUpTo,
 }
 
-// hasRecord reports whether the operation uses the key of an ended hold. A private hold
-// that is opened has a new id, so it has no such key.
+// hasRecord reports whether the operation uses the key of ended holds. A private hold
+// that is opened has a new id, so it is not among them.
 func (h *holdOp) hasRecord(o *op) bool {
 	return o.request.Verb == verbOpen && !h.private || o.request.Verb == verbCommit
 }
 
-// recordKey returns the key of a hold that has ended, in the hash slot of the key that it
-// was opened on. No key of a state has this form: its last part contains at most one
-// tilde.
-func (h *holdOp) recordKey(redisKey string) string {
-	name := algo.NameOf(h.id)
-	return redisKey + "~~" + base64.RawURLEncoding.EncodeToString(name[:])
-}
+// recordKey returns the key of the holds of a key that have ended. It is in the same hash
+// slot. No key of a state has this form: its last part contains at most one tilde.
+func recordKey(redisKey string) string { return redisKey + "~~" }
 
 // appendHoldArgs appends the arguments of a verb of holds to a run.
 func (g *group) appendHoldArgs(b []byte, o *op) []byte {
@@ -70,11 +65,9 @@ func (g *group) appendHoldArgs(b []byte, o *op) []byte {
 	}
 	if o.request.Verb == verbOpen {
 		b = append(b, h.id[len(name):]...)
-		b = append(appendDouble(b, h.ttl), h.flags())
-		b = appendDouble(b, int64(h.settings.MaxOpenOrDefault()))
-	} else {
-		b = append(b, h.flags())
+		b = appendDouble(b, h.ttl)
 	}
+	b = appendDouble(append(b, h.flags()), int64(h.settings.MaxOpenOrDefault()))
 	if !h.hasRecord(o) {
 		return binary.LittleEndian.AppendUint16(b, 0)
 	}

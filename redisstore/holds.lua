@@ -194,14 +194,15 @@ end
 -- The second result is the deadline of a hold that was opened before.
 local function check_open(e, id, sum, max_open, record)
   local i = position(e, id) and find(e, id) or ledger.find(e, id)
-  local before, deadline
+  local same, deadline
   if i then
-    before, deadline = e.list[i].sum, e.list[i].deadline
+    same, deadline = e.list[i].sum == sum, e.list[i].deadline
   elseif record > 0 then
-    before, deadline = ended_hold(record)
+    deadline = ended_hold(record, id)
+    same = deadline and ended_hold(record, id .. sum)
   end
-  if before then
-    return before == sum and REPLAYED or CONFLICT, deadline
+  if deadline then
+    return same and REPLAYED or CONFLICT, deadline
   elseif e.kept + #e.list >= max_open then
     return TOO_MANY
   end
@@ -225,22 +226,28 @@ local function run_open(e, n, pos)
   return after
 end
 
--- keep_record writes the key of a hold that has ended, until its deadline.
-local function keep_record(record, hold)
-  local ttl = max(1, ceil_div(hold.deadline - t, 1000)) + EXTRA
-  redis.call('SET', KEYS[record], pack(ENDED, hold.sum, hold.deadline), 'PX', ttl)
+-- keep_record keeps a hold that has ended until its deadline. If there are more than
+-- max_open, it drops the one with the earliest deadline.
+local function keep_record(record, hold, max_open)
+  local key = KEYS[record]
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', t)
+  redis.call('ZADD', key, hold.deadline, hold.id, hold.deadline, hold.id .. hold.sum)
+  if redis.call('ZCARD', key) > 2 * max_open then
+    redis.call('ZREMRANGEBYRANK', key, '0', '1')
+  end
+  extend_ttl(key, ttl_end(hold.deadline))
 end
 
 local function run_commit(e, n, pos)
-  local id, flags, record, after = unpack_from(COMMIT_ARGS, runs, pos)
+  local id, flags, max_open, record, after = unpack_from(COMMIT_ARGS, runs, pos)
   local i, status = find(e, id), OK
   if i then
     if not has(flags, NO_RECORD) then
-      keep_record(record, e.list[i])
+      keep_record(record, e.list[i], max_open)
     end
     ledger.finish(e, t, i, n, has(flags, CLIP))
     e.changed = true
-  elseif ended_hold(record) then
+  elseif ended_hold(record, id) then
     status = REPLAYED
   else
     status = UNKNOWN

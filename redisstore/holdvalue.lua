@@ -11,18 +11,18 @@
 -- A hold has a name of 12 bytes, and a checksum of the request that opened it. A request
 -- with the same name and another checksum is a conflict.
 --
--- A hold that has ended before its deadline is kept until then as a key of its own, so
--- that a repeated request has no effect. The run has the number of this key, or 0 if a
--- request to open the hold cannot be a repeated one.
+-- The holds of a key that have ended before their deadlines are in a sorted set, another
+-- key, so that a repeated request has no effect. Each hold has two members with its
+-- deadline as the score: its name, and its name with the checksum. The run has the number
+-- of this key, or 0 if a request to open the hold cannot be a repeated one.
 local holds = {}
 local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI4', 44
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
 local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
-local ENDED = '<c4d'
 -- Flags: NO_RECORD is that of an undone hold. A head with LEASED has leases; see
 -- holds.lua.
 local RELEASE, CLIP, NO_RECORD, LEASED = 1, 2, 4, 8
-local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BH', '<c12d'
+local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BdH', '<c12d'
 local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
 
 -- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
@@ -36,16 +36,10 @@ local function stored_expiry(k)
   return held[k] ~= '' and unpack_from('<d', held[k], VALUE_BYTES - 7) or 0
 end
 
--- ended_hold returns the checksum and the deadline of a hold that has ended, if its
--- deadline is after t.
-local function ended_hold(record)
-  local ended = redis.call('GET', KEYS[record])
-  if ended then
-    local sum, deadline = unpack_from(ENDED, ended)
-    if deadline > t then
-      return sum, deadline
-    end
-  end
+-- ended_hold returns the deadline of a hold that has ended, if that is after t.
+local function ended_hold(record, id)
+  local deadline = tonumber(redis.call('ZSCORE', KEYS[record], id) or 0)
+  return deadline > t and deadline or nil
 end
 
 local HELD_REPLY = '<Bd' .. VALUE:sub(2)
@@ -87,7 +81,7 @@ local function open_encoded(k, rule, s, n, pos)
     least, rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
   end
   local next, ok = x.take(w, s, t, n)
-  if not ok or (record > 0 and ended_hold(record)) then
+  if not ok or (record > 0 and ended_hold(record, id)) then
     return
   end
   local m, m_rest = h.charged_at(w, next), 0

@@ -157,7 +157,7 @@ func (g *group) call() Call {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
 			if o.hold != nil && o.hold.hasRecord(o) {
-				redisKeys = append(redisKeys, o.hold.recordKey(o.redisKey))
+				redisKeys = append(redisKeys, recordKey(o.redisKey))
 			}
 		}
 	}

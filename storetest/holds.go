@@ -17,6 +17,7 @@ func holdChecks() []check {
 		{name: "several holds", rule: "one call opens, extends and commits several holds of a key, and takes as much as remains under several limits", perAlgorithm: checkSeveralHolds},
 		{name: "hold conflicts", rule: "a repeated id with other keys or costs is a conflict and charges nothing; with the same ones it is replayed", perAlgorithm: checkHoldConflicts},
 		{name: "hold of variants", rule: "a hold of one key under several limits is an error and charges nothing", perAlgorithm: checkHoldOfVariants},
+		{name: "ended holds", rule: "a key keeps as many ended holds as it may have open ones, those with the latest deadlines", perAlgorithm: checkEndedHolds},
 		{name: "hold errors", rule: "a hold that cannot be opened or ended is a typed error, and nothing is charged", perAlgorithm: checkHoldErrors},
 	}
 }

@@ -18,6 +18,7 @@ type Holds struct {
 	Key     *Key
 	Release bool    // whether the units of an expired hold are refunded
 	Clip    bool    // whether units above those held are charged only as far as they remain
+	Ended   Ended   // records of the holds that were committed
 	base    *Key    // state before the first event of the history
 	history []event // since the beginning of the first open hold
 	open    []*hold
@@ -153,6 +154,9 @@ func (h *Holds) Hold(l headgate.Limit, t int64, id string, n, deadline int64) he
 	return d
 }
 
+// Deadline returns the deadline of an open hold.
+func (h *Holds) Deadline(id string) int64 { return h.find(id).deadline }
+
 // IsOpen reports whether the hold is open.
 func (h *Holds) IsOpen(id string) bool { return h.find(id) != nil }
 
@@ -172,6 +176,7 @@ func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headg
 	open := h.find(id)
 	h.convert(l, t)
 	h.remove(open)
+	h.Ended.add(id, open.deadline)
 	if s, ok := h.Key.state.(*slots); ok {
 		s.release(id)
 		return h.Peek(l, t, 0)
