@@ -210,24 +210,26 @@ func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool
 }
 
 // applyHoldOps is [HoldStore.ApplyHolds] for ops that may have limits without counts. If
-// one of them denies a hold, the store only peeks.
+// one of them denies a hold, the store only peeks. The results of these limits have no
+// error, because they keep no record of a hold.
 func applyHoldOps(
 	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, results []HoldResult,
 ) (Instant, error) {
 	if !slices.ContainsFunc(ops, func(op HoldOp) bool { return isConstant(op.Op) }) {
-		return holdOrPeek(ctx, store, now, verb, ttl, ops, false, results)
+		return applyCountedHolds(ctx, store, now, verb, ttl, ops, results)
 	}
 	var counted []HoldOp
 	var at []int
-	denied, granted := false, int64(MaxWindowUnits)
+	granted := int64(MaxWindowUnits)
 	for i, op := range ops {
 		c, ok := op.Bound.(*constant)
 		if !ok {
 			counted, at = append(counted, op), append(at, i)
 			continue
 		}
-		results[i] = c.hold(verb, op.Cost)
-		denied = denied || !results[i].Allowed
+		if results[i] = c.hold(verb, op.Cost); !results[i].Allowed {
+			return instantNow(now), peekHolds(ctx, store, now, ops, results)
+		}
 		granted = min(granted, results[i].Granted)
 	}
 	if verb == TakeUpTo { // all ops take the same number of units
@@ -238,7 +240,7 @@ func applyHoldOps(
 	instant, held := instantNow(now), make([]HoldResult, len(counted))
 	if len(counted) > 0 {
 		var err error
-		if instant, err = holdOrPeek(ctx, store, now, verb, ttl, counted, denied, held); err != nil {
+		if instant, err = applyCountedHolds(ctx, store, now, verb, ttl, counted, held); err != nil {
 			return instant, err
 		}
 	}
@@ -247,50 +249,33 @@ func applyHoldOps(
 		granted = min(granted, r.Granted)
 	}
 	for i := range ops {
-		switch {
-		case !isConstant(ops[i].Op):
-		case verb == TakeUpTo:
+		if verb == TakeUpTo && isConstant(ops[i].Op) {
 			results[i].Granted = granted
-		case verb != OpenHold:
-			results[i].Err = commonErr(ops[i].ID, counted, held)
 		}
 	}
 	return instant, nil
 }
 
-// commonErr returns the error of the hold with the given id if all of its ops that count
-// have one. A limit that does not count has no record of a hold, so it must not hide that
-// the hold is not open.
-func commonErr(id HoldID, counted []HoldOp, held []HoldResult) (err error) {
-	for i := range counted {
-		if counted[i].ID != id {
-			continue
-		}
-		if err = held[i].Err; err == nil {
-			return nil
-		}
+// applyCountedHolds is applyHoldOps for ops whose limits all count.
+func applyCountedHolds(
+	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, results []HoldResult,
+) (Instant, error) {
+	s, ok := store.(HoldStore)
+	if !ok {
+		return 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.calls())
 	}
-	return err
+	return s.ApplyHolds(ctx, now, verb, ttl, ops, results)
 }
 
-// holdOrPeek executes verb in the store. If denied is true, it only peeks.
-func holdOrPeek(
-	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, denied bool, results []HoldResult,
-) (Instant, error) {
-	if !denied {
-		s, ok := store.(HoldStore)
-		if !ok {
-			return 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.calls())
-		}
-		return s.ApplyHolds(ctx, now, verb, ttl, ops, results)
-	}
+// peekHolds sets the results of ops to decisions that spend nothing.
+func peekHolds(ctx context.Context, store Store, now Instant, ops []HoldOp, results []HoldResult) error {
 	plain, decisions := make([]Op, len(ops)), make([]Decision, len(ops))
 	for i, op := range ops {
 		plain[i] = op.Op
 	}
-	err := store.ApplyAll(ctx, now, plain, true, decisions)
+	err := applyOps(ctx, store, now, plain, true, decisions)
 	for i, d := range decisions {
-		results[i].Decision = d
+		results[i] = HoldResult{Decision: d}
 	}
-	return instantNow(now), err
+	return err
 }

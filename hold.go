@@ -3,8 +3,8 @@ package headgate
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -30,8 +30,8 @@ type Hold struct {
 	id       HoldID
 	decision Decision
 	expires  atomic.Int64 // deadline as an Instant
-	done     atomic.Bool  // whether a private hold was committed
-	private  bool         // whether the id was generated here
+	commits  commits
+	private  bool // whether the id was generated here
 	replayed bool
 }
 
@@ -139,11 +139,11 @@ func (h *Hold) apply(
 	}
 	results := make([]HoldResult, len(ops))
 	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
-	observeHolds(withCosts(h.checks, costs), verb, results, err)
+	h.observe(withCosts(h.checks, costs), verb, at, results, err)
 	if err != nil {
 		return 0, err
 	}
-	*result, err = combineResults(results)
+	*result, err = h.outcome(at, h.checks, results)
 	return at, err
 }
 
@@ -179,23 +179,25 @@ func (h *Hold) applyOne(
 	if err = checkRequest(now, op.Cost); err == nil {
 		*result, at, err = b.ApplyHold(ctx, now, verb, ttl, op)
 	}
+	if err != nil {
+		*result, err = h.outcome(at, h.checks, []HoldResult{{Decision: result.Decision, Err: err}})
+	}
 	if o := c.Limiter.observer; o != nil {
 		o.Observe(Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: op.Cost, Decision: result.Decision, Err: err})
 	}
 	return at, err, true
 }
 
-// observeHolds calls the observer of every limiter with the result of that limiter's
-// check.
-func observeHolds(checks []Check, verb HoldVerb, results []HoldResult, err error) {
-	for _, c := range checks {
+// observe calls the observer of every limiter with the result of that limiter's check.
+func (h *Hold) observe(checks []Check, verb HoldVerb, at Instant, results []HoldResult, err error) {
+	for i, c := range checks {
 		n := len(c.Limiter.bounds)
 		if c.Limiter.observer != nil {
 			e := Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: c.Cost, Err: err}
 			if err == nil {
-				var all HoldResult
-				all, e.Err = combineResults(results[:n])
-				e.Decision = all.Decision
+				var result HoldResult
+				result, e.Err = h.outcome(at, checks[i:i+1], results[:n])
+				e.Decision = result.Decision
 			}
 			c.Limiter.observer.Observe(e)
 		}
@@ -220,28 +222,6 @@ func (h *Hold) ops(ops []Op) []HoldOp {
 		out[i] = HoldOp{Op: op, ID: h.id, Private: h.private}
 	}
 	return out
-}
-
-// combineResults merges the results of several limits. It returns an error only if every
-// result has one.
-func combineResults(results []HoldResult) (all HoldResult, err error) {
-	decisions := make([]Decision, len(results))
-	failed := 0
-	for i := range results {
-		r := &results[i]
-		decisions[i], all.Granted = r.Decision, r.Granted
-		all.Replayed = all.Replayed || r.Replayed
-		if r.Deadline != 0 && (all.Deadline == 0 || r.Deadline < all.Deadline) {
-			all.Deadline = r.Deadline
-		}
-		if r.Err != nil {
-			err, failed = r.Err, failed+1
-		}
-	}
-	if all.Decision = combine(decisions); failed < len(results) {
-		err = nil
-	}
-	return all, err
 }
 
 // ResumeHold returns a hold that was opened before, possibly by another process, with
@@ -274,8 +254,10 @@ func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 // Commit ends the hold with the actual cost of each check, in the order of the checks. It
 // returns the decision of a peek with cost 0. [HoldSettings.Over] defines what happens if
 // an actual cost is above the amount of the hold. Commit may be called again if its reply
-// was lost: only the first call has an effect. It returns [ErrExpiredHold] or
-// [ErrUnknownHold] if the hold is not open.
+// was lost: only the first call has an effect. A call waits for another commit of h that
+// is in progress. It returns [ErrExpiredHold] or [ErrUnknownHold] if the hold is not
+// open, or if only a slot of it is lost; it has then changed the other limits. The commit
+// of a hold that a failure mode allowed without a charge has no effect.
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }
@@ -299,22 +281,75 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (result 
 	if len(actual) != len(h.checks) {
 		return HoldResult{}, fmt.Errorf("%w: %d actual costs for %d checks; must be one for each check", ErrInvalidHold, len(actual), len(h.checks))
 	}
-	if h.done.Load() {
+	if !h.private {
+		_, err = h.apply(ctx, now, CommitHold, 0, actual, &result)
+		return result, err
+	}
+	if err := h.commits.begin(ctx); err != nil {
+		return HoldResult{}, err
+	}
+	defer h.commits.end()
+	if h.commits.done {
 		d, err := applyAll(ctx, now, withCosts(h.checks, make([]int64, len(h.checks))), true)
 		return HoldResult{Decision: d, Replayed: true}, err
 	}
-	at, err := h.apply(ctx, now, CommitHold, 0, actual, &result)
-	if err != nil {
-		return h.ended(result, at, err)
+	_, err = h.apply(ctx, now, CommitHold, 0, actual, &result)
+	h.commits.done = err == nil && result.Degraded == ReasonNone
+	return result, err
+}
+
+// commits is the state of the commits of a private hold. A store may keep no record of a
+// private hold that has ended, so only one commit at a time calls the store.
+type commits struct {
+	mu      sync.Mutex
+	running bool
+	next    chan struct{} // closed when the running commit ends; nil if no commit waits
+	done    bool          // whether a commit has ended the hold; only the running commit uses it
+}
+
+// begin waits until no other commit is running. It returns the error of ctx if that ends
+// earlier.
+func (c *commits) begin(ctx context.Context) error {
+	for {
+		next := c.tryBegin()
+		if next == nil {
+			return nil
+		}
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	if h.private && result.Degraded == ReasonNone {
-		h.done.Store(true)
+}
+
+// tryBegin returns nil if no other commit is running. Otherwise it returns a channel that
+// is closed when that commit ends.
+func (c *commits) tryBegin() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !c.running:
+		c.running = true
+		return nil
+	case c.next == nil:
+		c.next = make(chan struct{})
 	}
-	return result, nil
+	return c.next
+}
+
+func (c *commits) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running = false; c.next != nil {
+		close(c.next)
+		c.next = nil
+	}
 }
 
 // Extend sets the deadline of the hold to the present time plus ttl. It returns
-// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open.
+// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open, or if only a slot of it
+// is lost; see [Hold.Commit].
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (HoldResult, error) {
 	return h.extend(ctx, StoreClock, ttl)
 }
@@ -333,22 +368,7 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 	if err == nil {
 		h.setExpires(result.Deadline, at, ttl)
 	}
-	return h.ended(result, at, err)
-}
-
-// ended returns result and err. If no store knows the hold, err is [ErrExpiredHold] at an
-// instant after the deadline. Before it, a hold that a failure mode allowed without a
-// charge has nothing to correct, so the result is its decision.
-func (h *Hold) ended(result HoldResult, at Instant, err error) (HoldResult, error) {
-	switch {
-	case !errors.Is(err, ErrUnknownHold):
-		return result, err
-	case at >= Instant(h.expires.Load()):
-		return HoldResult{}, ErrExpiredHold
-	case h.decision.Degraded != ReasonNone:
-		return HoldResult{Decision: h.decision}, nil
-	}
-	return HoldResult{}, err
+	return result, err
 }
 
 // Debit spends n units of key, whether or not they are available: for a cost that is

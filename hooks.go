@@ -11,6 +11,7 @@ func init() {
 	hooks.ApplyHolds = applyHoldOps
 	hooks.ExtendHolds = extendOps
 	hooks.HoldID = func(id string) (HoldID, error) { return (&HoldOptions{ID: id}).id() }
+	hooks.HoldError = holdError
 	hooks.CheckTTL = checkTTL
 	hooks.InstantNow = instantNow
 }

@@ -92,11 +92,10 @@ func extendOps(
 
 // extended returns the result of an extension with the results of all its limits.
 func (h *Hold) extended(at Instant, ttl time.Duration, limits []HoldResult) HoldResult {
-	result, err := combineResults(limits)
+	result, err := h.outcome(at, h.checks, limits)
 	if err == nil {
 		h.setExpires(result.Deadline, at, ttl)
 	}
-	result, err = h.ended(result, at, err)
 	result.Err = err
 	return result
 }

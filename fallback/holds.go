@@ -20,7 +20,7 @@ import (
 // commit, or the hold expires. If the inner store does not know a hold, ApplyHolds uses
 // the local store. A hold that the failure mode open has allowed is in no store, so
 // ApplyHolds returns [headgate.ErrUnknownHold]; the methods of the [headgate.Hold] itself
-// return its decision instead.
+// return its decision instead, also after its deadline.
 //
 // ApplyHolds returns [headgate.ErrUnsupported] if the inner store, or the local store in
 // the mode local, does not support holds.

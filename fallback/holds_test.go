@@ -98,6 +98,30 @@ func TestHoldFailsOpen(t *testing.T) {
 	s.requireLeft(9, "the commit was repeated after the outage")
 }
 
+// A hold that was allowed without a charge is in no store, so it cannot expire. A hold of
+// the local store expires.
+func TestCommitOfDegradedHoldAfterDeadline(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[headgate.OnStoreError]error{headgate.FailOpen: nil, headgate.FailLocal: headgate.ErrExpiredHold} {
+		s := newHoldTest(t, "", mode)
+		s.fail()
+		h := s.hold(4)
+		s.recover()
+		late := noon.Time().Add(time.Hour)
+		d, err := h.CommitAt(background, late, 1)
+		if !errors.Is(err, want) || want == nil && (err != nil || d.Degraded != headgate.ReasonRefused) {
+			t.Errorf("%s: commit at the deadline: got %+v, error %v want error %v", mode, d, err, want)
+		}
+		later, err := headgate.ExtendAllAt(background, late, time.Hour, h)
+		if err != nil || !errors.Is(later[0].Err, want) || want == nil && !h.ExpiresAt().Equal(late.Add(time.Hour)) {
+			t.Errorf("%s: extend at the deadline: got %+v, error %v want error %v", mode, later, err, want)
+		}
+		if d, err := s.limiter.PeekAt(background, late, "key", 0); err != nil || d.Remaining != 10 {
+			t.Errorf("%s: got %+v, error %v want 10 remaining", mode, d, err)
+		}
+	}
+}
+
 // A hold is committed in the store that opened it.
 func TestHoldFailsLocal(t *testing.T) {
 	forEachHoldAlgorithm(t, func(t *testing.T, a headgate.Algorithm) {

@@ -19,7 +19,10 @@ var (
 	// func(context.Context, headgate.Store, headgate.Instant, time.Duration,
 	// []headgate.HoldOp, []int, []headgate.HoldResult) (headgate.Instant, error)
 	ExtendHolds any
-	HoldID      any // func(string) (headgate.HoldID, error)
-	CheckTTL    any // func(time.Duration) error
-	InstantNow  any // func(Instant) Instant
+	// func([]headgate.HoldResult, func(int) headgate.Rule, headgate.Instant,
+	// headgate.Instant, headgate.StoreErrorReason) error
+	HoldError  any
+	HoldID     any // func(string) (headgate.HoldID, error)
+	CheckTTL   any // func(time.Duration) error
+	InstantNow any // func(Instant) Instant
 )

@@ -22,6 +22,9 @@ var (
 	extendHolds = hooks.ExtendHolds.(func(
 		context.Context, headgate.Store, headgate.Instant, time.Duration, []headgate.HoldOp, []int, []headgate.HoldResult,
 	) (headgate.Instant, error))
+	holdError = hooks.HoldError.(func(
+		[]headgate.HoldResult, func(int) headgate.Rule, headgate.Instant, headgate.Instant, headgate.StoreErrorReason,
+	) error)
 	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
@@ -70,6 +73,16 @@ func ExtendHolds(
 	results []headgate.HoldResult,
 ) (headgate.Instant, error) {
 	return extendHolds(ctx, store, now, ttl, ops, sizes, results)
+}
+
+// HoldError returns the error of an operation on a hold, from the results of its limits:
+// nil, or an error that matches [headgate.ErrExpiredHold] or [headgate.ErrUnknownHold].
+// ruleOf returns the rule of the i-th limit. at is the instant of the operation, expires
+// the deadline of the hold, and degraded the reason why a failure mode opened it.
+func HoldError(
+	results []headgate.HoldResult, ruleOf func(i int) headgate.Rule, at, expires headgate.Instant, degraded headgate.StoreErrorReason,
+) error {
+	return holdError(results, ruleOf, at, expires, degraded)
 }
 
 // HoldID returns the id of a hold for the text that a caller passed, or a random id if

@@ -138,6 +138,7 @@ type Rule struct {
 	bound     headgate.Bound
 	queues    bool // whether the algorithm has a queue
 	onlyHolds bool // whether only holds take units
+	onError   headgate.OnStoreError
 }
 
 // Capacity returns the number of units that a full or unused key has. In a decision,
@@ -304,5 +305,6 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 	return &Rule{
 		Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm,
 		text: rule.Limit.String(), bound: bound, queues: rule.Algorithm.Queues(), onlyHolds: rule.Algorithm.OnlyHolds(),
+		onError: rule.OnStoreError,
 	}, nil
 }

@@ -260,9 +260,6 @@ func commonError(results []headgate.HoldResult) (err error) {
 // [holdCall.firstError] if no hold was changed.
 func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 	c := &a.enforced
-	for _, h := range c.holds { // a hold without enforced checks cannot fail
-		call.holds[h].Err = headgate.ErrUnknownHold
-	}
 	deadlines := make([]headgate.Instant, len(call.holds)) // the earliest one of each hold
 	for i := range c.results {
 		r := &c.results[i]
@@ -270,18 +267,18 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 		if i == 0 || r.Granted < a.Granted {
 			a.Granted = r.Granted
 		}
-		h := &call.holds[c.holds[i]]
-		if r.Err == nil || !isNotOpen(r.Err) {
-			h.Err = r.Err
-		}
 		if r.Deadline != 0 && (deadlines[c.holds[i]] == 0 || r.Deadline < deadlines[c.holds[i]]) {
 			deadlines[c.holds[i]] = r.Deadline
 		}
 	}
-	changed := false
+	changed, from := false, 0
 	for i := range call.holds {
-		h := &call.holds[i]
-		if h.Err = h.failed(at, h.Err); h.Err == nil {
+		h, to := &call.holds[i], from
+		for to < len(c.holds) && c.holds[to] == i {
+			to++
+		}
+		h.Err = root.HoldError(c.results[from:to], func(j int) headgate.Rule { return c.rules[from+j].ofHold() }, at, h.Expires, h.Degraded)
+		if from = to; h.Err == nil {
 			h.expireAt(call, deadlines[i], at)
 			changed = true
 		}
@@ -302,6 +299,11 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 		return nil
 	}
 	return call.firstError()
+}
+
+// ofHold returns the fields of the rule that decide whether a hold has been lost.
+func (r *Rule) ofHold() headgate.Rule {
+	return headgate.Rule{Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}
 }
 
 // allowAll sets the fields that addResults sets, for a request whose limits are not
@@ -330,23 +332,6 @@ func (h *OpenHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
 	default:
 		h.Expires = at + headgate.Instant(call.ttl.Microseconds())
 	}
-}
-
-// failed returns the error for a client, where err is the error of the store for the
-// operation at an instant. From its deadline on, the hold has expired. Before it, a hold
-// that a failure mode has allowed without a charge has nothing to correct, so there is no
-// error.
-func (h *OpenHold) failed(at headgate.Instant, err error) error {
-	switch {
-	case err == nil || !isNotOpen(err):
-		return err
-	case at >= h.Expires:
-		return fmt.Errorf("%w: its units were kept or released, as its policy requires; open a new hold", headgate.ErrExpiredHold)
-	case h.Degraded != headgate.ReasonNone:
-		return nil
-	}
-	return fmt.Errorf("%w: it was never opened, it has ended, its key was reset, or the limits of its policy have changed",
-		headgate.ErrUnknownHold)
 }
 
 // holdShadowed executes a call separately for each check in shadow mode, like

@@ -174,6 +174,25 @@ func TestExtendInlineLimits(t *testing.T) {
 	}
 }
 
+// A hold whose slot is lost has an error, although its rate remains and is changed.
+func TestHoldWithLostSlot(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, nil)
+	rate, slot := inline("k", "10/1h"), inline("k", "2 concurrent")
+	rate.Cost, slot.Cost = 4, 1
+	h, a := mustHold(t, e, start, time.Minute, rate, slot)
+	if err := e.DecideAt(t.Context(), start, headgate.Reset, []engine.Check{slot}, &a); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.ActiveConfig().Commit(t.Context(), start, &h, []int64{1, 1}, &a); !errors.Is(err, headgate.ErrUnknownHold) {
+		t.Errorf("commit: got error %v want ErrUnknownHold", err)
+	}
+	rate.Cost = 0
+	if err := e.DecideAt(t.Context(), start, headgate.Peek, []engine.Check{rate}, &a); err != nil || a.Remaining != 9 {
+		t.Errorf("the rate after the commit: got %+v, error %v want 9 remaining", a.Decision, err)
+	}
+}
+
 // A hold whose policy has changed or is gone.
 func TestHoldAfterReload(t *testing.T) {
 	t.Parallel()

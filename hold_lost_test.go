@@ -1,0 +1,169 @@
+package headgate_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/memstore"
+)
+
+// A caller learns that a slot of its hold is lost, although a rate of the same hold
+// remains. The operation changes the rate all the same. A lost rate is not an error.
+func TestLostLimitOfHold(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, tt := range []struct {
+		name        string
+		reset       int // index of the limiter whose key is reset
+		change      func(h *headgate.Hold) error
+		want        error
+		rate, slots int64 // remaining afterwards
+	}{
+		{"commit, slot lost", 1, func(h *headgate.Hold) error {
+			_, err := h.CommitAt(ctx, holdNoon, 1, 1)
+			return err
+		}, headgate.ErrUnknownHold, 9, 2},
+		{"extend, slot lost", 1, func(h *headgate.Hold) error {
+			_, err := h.ExtendAt(ctx, holdNoon, time.Hour)
+			return err
+		}, headgate.ErrUnknownHold, 6, 2},
+		{"extend all, slot lost", 1, func(h *headgate.Hold) error {
+			results, err := headgate.ExtendAllAt(ctx, holdNoon, time.Hour, h)
+			return errors.Join(err, results[0].Err)
+		}, headgate.ErrUnknownHold, 6, 2},
+		{"commit after the deadline, slot lost", 1, func(h *headgate.Hold) error {
+			_, err := h.CommitAt(ctx, holdNoon.Add(time.Minute), 1, 1)
+			return err
+		}, headgate.ErrExpiredHold, 6, 2},
+		{"commit, rate lost", 0, func(h *headgate.Hold) error {
+			_, err := h.CommitAt(ctx, holdNoon, 1, 1)
+			return err
+		}, nil, 10, 2},
+	} {
+		store := memstore.New(nil)
+		limiters := []*headgate.Limiter{newLimiter(t, store, "rate", nil, "10/1h"), newLimiter(t, store, "slots", nil, "2 concurrent")}
+		h, err := headgate.HoldAllAt(ctx, holdNoon, &headgate.HoldOptions{TTL: time.Minute},
+			headgate.Check{Limiter: limiters[0], Key: "k", Cost: 4}, headgate.Check{Limiter: limiters[1], Key: "k", Cost: 1})
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		if _, err := limiters[tt.reset].ResetAt(ctx, holdNoon, "k"); err != nil {
+			t.Fatal(err)
+		}
+		if err := tt.change(h); !errors.Is(err, tt.want) || tt.want == nil && err != nil {
+			t.Errorf("%s: got error %v want %v", tt.name, err, tt.want)
+		}
+		for i, want := range []int64{tt.rate, tt.slots} {
+			if d, err := limiters[i].PeekAt(ctx, holdNoon, "k", 0); err != nil || d.Remaining != want {
+				t.Errorf("%s: limiter %d: got %d remaining, error %v want %d", tt.name, i, d.Remaining, err, want)
+			}
+		}
+	}
+}
+
+// pausingStore executes a commit, and returns its reply when release is closed.
+type pausingStore struct {
+	*memstore.Store
+	release chan struct{}
+}
+
+func (s *pausingStore) Bind(rule headgate.Rule) (headgate.Bound, error) {
+	b, err := s.Store.Bind(rule)
+	return struct{ headgate.Bound }{b}, err // without the faster way for one key
+}
+
+// ApplyAll executes ops, whose Bounds are those of this store.
+func (s *pausingStore) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, d []headgate.Decision) error {
+	inner := slices.Clone(ops)
+	for i := range inner {
+		inner[i].Bound = inner[i].Bound.(struct{ headgate.Bound }).Bound
+	}
+	return s.Store.ApplyAll(ctx, now, inner, peek, d)
+}
+
+// ApplyHolds executes ops, whose Bounds are those of this store.
+func (s *pausingStore) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	inner := slices.Clone(ops)
+	for i := range inner {
+		inner[i].Bound = inner[i].Bound.(struct{ headgate.Bound }).Bound
+	}
+	at, err := s.Store.ApplyHolds(ctx, now, verb, ttl, inner, results)
+	if verb == headgate.CommitHold {
+		<-s.release
+	}
+	return at, err
+}
+
+// Of two commits at the same time, one ends the hold and the other one is replayed. The
+// wait for the first one ends with the context.
+func TestConcurrentCommits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &pausingStore{memstore.New(nil), make(chan struct{})}
+		h, err := newLimiter(t, store, "c", nil, "10/1h").Hold(context.Background(), "k", 4, time.Minute)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		const n = 4
+		results, errs := make(chan headgate.HoldResult, n), make(chan error, n)
+		for range n {
+			go func() {
+				result, err := h.Commit(context.Background(), 1)
+				results <- result
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		canceled, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := h.Commit(canceled, 1); !errors.Is(err, context.Canceled) {
+			t.Errorf("commit with a canceled context: got error %v want context.Canceled", err)
+		}
+		close(store.release)
+		replayed := 0
+		for range n {
+			result, err := <-results, <-errs
+			if err != nil || result.Remaining != 9 {
+				t.Errorf("commit: got %+v, error %v want 9 remaining", result, err)
+			}
+			if result.Replayed {
+				replayed++
+			}
+		}
+		if replayed != n-1 {
+			t.Errorf("%d of %d commits were replayed; want all but one", replayed, n)
+		}
+	})
+}
+
+// A commit that fails does not make the commits that wait for it fail or succeed.
+func TestConcurrentCommitsOfExpiredHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &pausingStore{memstore.New(nil), make(chan struct{})}
+		h, err := newLimiter(t, store, "c", nil, "10/1h").Hold(context.Background(), "k", 4, time.Second)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		time.Sleep(2 * time.Second)
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := h.Cancel(context.Background())
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		close(store.release)
+		for range 2 {
+			if err := <-errs; !errors.Is(err, headgate.ErrExpiredHold) {
+				t.Errorf("cancel after the deadline: got error %v want ErrExpiredHold", err)
+			}
+		}
+	})
+}
