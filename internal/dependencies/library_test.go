@@ -107,8 +107,8 @@ var libraryRules = map[string]packageRule{
 	},
 	"internal/urlpath": {why: "the spellings of a URL path, for the middleware and for routes"},
 	"lease": {
-		why:   "it wraps any store that has leases, so it imports none",
-		code:  []string{"."},
+		why:  "it wraps any store that has leases, so it imports none",
+		code: []string{"."},
 		tests: []string{
 			"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest/crowd",
 			"storetest/model",
