@@ -101,7 +101,9 @@ func (h *Hold) extended(at Instant, ttl time.Duration, limits []HoldResult) Hold
 }
 
 // KeepAliveOptions are the settings of a [KeepAlive]. A field with the zero value has the
-// default given in its comment; nil options select all defaults.
+// default given in its comment; nil options select all defaults. Lost and Failed are
+// called one at a time. The next extension waits for them, so they should return soon.
+// They may call all methods of the KeepAlive.
 type KeepAliveOptions struct {
 	// TTL is the TTL that a hold has after each extension: [MinHoldTTL] to
 	// [MaxHoldTTL]; 0 means 30 s. After a crash of the process, its holds expire after
@@ -171,7 +173,8 @@ func (k *KeepAlive) Add(h *Hold) {
 func (k *KeepAlive) Remove(h *Hold) { k.set.Remove(h) }
 
 // Close stops extending all holds, which then expire. It cancels an extension in progress
-// and waits for it.
+// and waits for it. It does not wait for Lost or Failed, which may call Close: one call
+// of them may still be in progress when Close returns. Later results are not reported.
 func (k *KeepAlive) Close() { k.set.Close() }
 
 // extension is the extension of the holds of one store.
@@ -181,9 +184,15 @@ type extension struct {
 	err     error
 }
 
-// beat extends all holds, all stores at the same time: a store that does not answer does
-// not delay the others.
-func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) {
+// beat extends all holds, and returns a function that calls Lost and Failed.
+func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) (report func()) {
+	byStore := k.extend(ctx, holds)
+	return func() { k.report(ctx, byStore) }
+}
+
+// extend extends all holds, all stores at the same time: a store that does not answer
+// does not delay the others.
+func (k *KeepAlive) extend(ctx context.Context, holds []*Hold) map[Store]*extension {
 	// short enough for another attempt before the deadline
 	ctx, cancel := context.WithTimeout(ctx, (k.opts.TTL-k.opts.Interval)/3)
 	defer cancel()
@@ -200,8 +209,14 @@ func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) {
 		work.Go(func() { e.results, e.err = extendAll(ctx, StoreClock, k.opts.TTL, e.holds) })
 	}
 	work.Wait()
+	return byStore
+}
+
+// report calls Lost and Failed with the results of an extension. After Close, which
+// cancels ctx and removes all holds, it calls neither.
+func (k *KeepAlive) report(ctx context.Context, byStore map[Store]*extension) {
 	for _, e := range byStore {
-		if e.err != nil && k.opts.Failed != nil {
+		if e.err != nil && k.opts.Failed != nil && ctx.Err() == nil {
 			k.opts.Failed(e.err)
 		}
 		for i := range e.results {

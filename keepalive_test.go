@@ -20,7 +20,8 @@ type extendingStore struct {
 	extensions atomic.Int64
 	longest    atomic.Int64 // maximum number of ops of a call
 	fails      atomic.Bool
-	failsFor   string // key; calls with it fail
+	hangs      atomic.Bool // whether they wait for the end of the context
+	failsFor   string      // key; calls with it fail
 }
 
 func (s *extendingStore) ApplyHolds(
@@ -29,6 +30,10 @@ func (s *extendingStore) ApplyHolds(
 	if verb == headgate.ExtendHold {
 		s.extensions.Add(1)
 		s.longest.Store(max(s.longest.Load(), int64(len(ops))))
+		if s.hangs.Load() {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
 		failing := func(op headgate.HoldOp) bool { return s.failsFor != "" && op.Key == s.failsFor }
 		if s.fails.Load() || slices.ContainsFunc(ops, failing) {
 			return 0, errors.New("connection refused")
@@ -110,6 +115,67 @@ func TestKeepAliveOutage(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if lost.Load() != 1 {
 			t.Errorf("the hold has expired: got %d lost want 1", lost.Load())
+		}
+	})
+}
+
+// Lost and Failed may call Close. It removes all holds, so that no other one is reported.
+func TestKeepAliveClosedByCallback(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
+			store.fails.Store(fails)
+			l := newLimiter(t, store, "streams", nil, "3 concurrent")
+			var k *headgate.KeepAlive
+			var lost, failed atomic.Int64
+			k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{
+				Lost:   func(*headgate.Hold, error) { lost.Add(1); k.Close() },
+				Failed: func(error) { failed.Add(1); k.Close() },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				h, err := l.Hold(ctx, "k", 1, k.TTL())
+				if err != nil {
+					t.Fatal(err)
+				}
+				k.Add(h)
+				if _, err := h.Cancel(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Minute)
+			if got := [2]int64{lost.Load(), failed.Load()}; fails && got != [2]int64{0, 1} || !fails && got != [2]int64{1, 0} || store.extensions.Load() != 1 {
+				t.Errorf("store fails: %v: got %d lost and failed, %d extensions, want one call and one extension", fails, got, store.extensions.Load())
+			}
+		})
+	}
+}
+
+// Close cancels an extension in progress, and does not report it.
+func TestKeepAliveClosedDuringExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := context.Background(), &extendingStore{Store: memstore.New(nil)}
+		store.hangs.Store(true)
+		l := newLimiter(t, store, "streams", nil, "1 concurrent")
+		var failed atomic.Int64
+		k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{Failed: func(error) { failed.Add(1) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := l.Hold(ctx, "k", 1, k.TTL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Add(h)
+		time.Sleep(11 * time.Second)
+		before := time.Now()
+		k.Close()
+		waited := time.Since(before)
+		time.Sleep(time.Minute)
+		if waited != 0 || failed.Load() != 0 || store.extensions.Load() != 1 {
+			t.Errorf("got %v in Close, %d failures, %d extensions, want 0s, 0 and 1", waited, failed.Load(), store.extensions.Load())
 		}
 	})
 }

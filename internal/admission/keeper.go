@@ -39,10 +39,10 @@ func (b *Batch) Keep(k *Keeper) {
 
 func (k *Keeper) remove(h *keptHold) { k.set.Remove(h) }
 
-// extend extends all holds. After an error, the next call tries again. A hold that has
-// expired in the meantime stays lost: its request goes on, and its slots are available to
-// others.
-func (k *Keeper) extend(ctx context.Context, holds []*keptHold) {
+// extend extends all holds, and returns nil, because it reports nothing. After an error,
+// the next call tries again. A hold that has expired in the meantime stays lost: its
+// request goes on, and its slots are available to others.
+func (k *Keeper) extend(ctx context.Context, holds []*keptHold) (report func()) {
 	// short enough for another attempt before the deadline
 	ctx, cancel := context.WithTimeout(ctx, k.ttl/4)
 	defer cancel()
@@ -52,4 +52,5 @@ func (k *Keeper) extend(ctx context.Context, holds []*keptHold) {
 		ops, sizes[i] = append(ops, h.ops...), len(h.ops)
 	}
 	_, _ = root.ExtendHolds(ctx, k.store, headgate.StoreClock, k.ttl, ops, sizes, make([]headgate.HoldResult, len(ops)))
+	return nil
 }

@@ -16,20 +16,22 @@ import (
 // used concurrently.
 type Set[T comparable] struct {
 	interval time.Duration
-	beat     func(context.Context, []T)
+	beat     func(context.Context, []T) (report func())
 
 	mu      sync.Mutex
 	entries map[T]struct{}
-	timer   *time.Timer    // nil while the set has no entries and beat is not running
-	active  sync.WaitGroup // 1 while timer is not nil
+	timer   *time.Timer    // nil while the set has no entries and run is not running
+	active  sync.WaitGroup // 1 while the timer runs or beat is running
 	closed  bool
 	ctx     context.Context // context of beat
 	cancel  context.CancelFunc
 }
 
-// New returns an empty set. beat is never called twice at the same time. The interval
-// begins when the previous call of beat has ended.
-func New[T comparable](interval time.Duration, beat func(ctx context.Context, entries []T)) *Set[T] {
+// New returns an empty set. beat returns the function report, or nil. report is called
+// after beat and may call all methods, Close included. beat may not call Close. beat and
+// report never run at the same time, and neither runs twice at the same time. The
+// interval begins when report has ended.
+func New[T comparable](interval time.Duration, beat func(ctx context.Context, entries []T) (report func())) *Set[T] {
 	s := &Set[T]{interval: interval, beat: beat, entries: map[T]struct{}{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
@@ -60,8 +62,9 @@ func (s *Set[T]) Remove(entry T) bool {
 	return found
 }
 
-// Close removes all entries, cancels the context of a call of beat in progress and waits
-// until it has ended.
+// Close removes all entries, cancels the context of beat, and waits until a call of beat
+// in progress has ended. It does not wait for report, so that report may call Close: a
+// call of report may be in progress after Close has returned, or may then begin.
 func (s *Set[T]) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -81,19 +84,24 @@ func (s *Set[T]) stopUnused() {
 	}
 }
 
-// run calls beat and starts the timer again if the set has entries.
+// run calls beat and its report, and starts the timer again if the set has entries.
 func (s *Set[T]) run() {
+	var report func()
 	if entries := s.all(); len(entries) > 0 {
-		s.beat(s.ctx, entries)
+		report = s.beat(s.ctx, entries)
+	}
+	s.active.Done()
+	if report != nil {
+		report()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.entries) > 0 {
+		s.active.Add(1)
 		s.timer.Reset(s.interval)
 		return
 	}
 	s.timer = nil
-	s.active.Done()
 }
 
 func (s *Set[T]) all() []T {
