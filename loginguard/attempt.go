@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/root"
+	"github.com/headgate/headgate/internal/turn"
 )
 
 // Client is the client of an attempt.
@@ -34,12 +35,15 @@ type Client struct {
 // concurrently.
 type Attempt struct {
 	guard         *Guard
-	client        Client // the client, with its account normalised
-	nonce         []byte // the nonce of the client's device token; nil without a valid token
+	ctx           context.Context  // the context of the attempt
+	now           headgate.Instant // the time of the attempt
+	client        Client           // the client, with its account normalised
+	nonce         []byte           // the nonce of the client's device token; nil without a valid token
 	keys          attemptKeys
 	decision      headgate.Decision
 	deniedBy      []string
 	charged       admission.Batch
+	endFailed     []int // indexes of the ops in charged whose holds a failure ends
 	unmarkedParts int64 // units that remain in the pair's bucket in Guard.known
 	known         bool
 	exempt        bool
@@ -72,7 +76,7 @@ func (g *Guard) AttemptAt(ctx context.Context, now time.Time, c Client) (*Attemp
 
 func (g *Guard) attempt(ctx context.Context, now headgate.Instant, c Client) (*Attempt, error) {
 	c.Account = g.opts.Normalize(c.Account)
-	a := &Attempt{guard: g, client: c}
+	a := &Attempt{guard: g, ctx: ctx, now: now, client: c}
 	a.setKeys(now)
 	if a.exempt = g.isAllowlisted(c.Addr); a.exempt {
 		a.decision.Allowed = true
@@ -146,8 +150,11 @@ func (a *Attempt) charge(ctx context.Context, now headgate.Instant) error {
 // the limits of the pair, so that other clients cannot lock it out.
 func (a *Attempt) addLimits() {
 	add := func(scope, key string) {
-		for _, bound := range a.guard.limits[scope] {
-			a.charged.Add(bound, false, key, 1)
+		for _, limit := range a.guard.limits[scope] {
+			if limit.endFailed {
+				a.endFailed = append(a.endFailed, len(a.charged.Ops))
+			}
+			a.charged.Add(limit.Bound, false, key, 1)
 		}
 	}
 	if a.client.Account != "" {
@@ -180,16 +187,31 @@ func (a *Attempt) Known() bool { return a.known }
 // account, address, subnet, total. Do not disclose them to the client.
 func (a *Attempt) DeniedBy() []string { return a.deniedBy }
 
-// Failed reports that the guess was wrong. The attempt stays charged, so Failed only
-// notifies the observer. It does nothing if the attempt was denied or an outcome was
-// already reported.
+// Failed reports that the guess was wrong. The attempt stays charged, and the observer is
+// notified. Failed does nothing if the attempt was denied or an outcome was already
+// reported. With the default limits, Failed makes no store call. If a limit allows more
+// than 1,000 attempts in a minute, Failed takes one round trip of at most a second, to
+// end the hold under this limit. The charge stays even if this call fails.
 func (a *Attempt) Failed() { a.keepCharge(KindFailed) }
 
 // keepCharge ends the attempt, keeps its charge, and notifies the observer.
 func (a *Attempt) keepCharge(kind EventKind) {
 	if a.Allowed() && !a.finished.Swap(true) {
+		a.endHolds()
 		a.guard.observe(a.event(kind, nil))
 	}
+}
+
+// endHolds ends the holds under the limits that allow many attempts, so that a key has
+// few open holds, and keeps the charge.
+func (a *Attempt) endHolds() {
+	if len(a.endFailed) == 0 || !a.charged.IsHeld() {
+		return
+	}
+	ctx, done := turn.Detached(a.ctx)
+	defer done()
+	// A hold that stays open after an error expires, and its charge stays, too.
+	_ = a.charged.CommitFull(ctx, a.guard.store, a.now, a.endFailed)
 }
 
 // Succeeded reports that the guess was right: the pair becomes known, and the limits are
@@ -230,8 +252,12 @@ func (a *Attempt) cancelCharge(ctx context.Context, now headgate.Instant, certai
 	}
 	if !certain && a.client.Account != "" {
 		d, err := allow(ctx, a.guard.statusSuccesses, now, a.keys.account, 1)
-		if err != nil || !d.Allowed {
+		if err != nil {
 			return KindUnconfirmed, err
+		}
+		if !d.Allowed {
+			a.endHolds()
+			return KindUnconfirmed, nil
 		}
 	}
 	var held, marked error

@@ -25,8 +25,8 @@ type Guard struct {
 	secret []byte
 	client *clientaddr.Resolver
 	store  headgate.Store
-	limits map[string][]headgate.Bound // the bound limits of each scope
-	scopes map[string]string           // the scope of each policy name
+	limits map[string][]boundLimit // the bound limits of each scope
+	scopes map[string]string       // the scope of each policy name
 	// known has a bucket of knownParts units for each pair. A success empties the
 	// bucket, which then refills within KnownFor. A pair is known while its bucket is
 	// not full. One unit refills in 1/90 of KnownFor. A success of a known pair empties
@@ -38,6 +38,14 @@ type Guard struct {
 	warnedNoFailure atomic.Bool  // true once the guard has warned that no attempt fails
 	// true once the guard has warned about a success without an account
 	warnedNoAccount atomic.Bool
+}
+
+// boundLimit is a limit that is bound to the store.
+type boundLimit struct {
+	headgate.Bound
+	// whether the limit allows so many attempts that a failure must end its hold:
+	// otherwise a key could have more than headgate.DefaultMaxOpenHolds open holds
+	endFailed bool
 }
 
 const (
@@ -64,7 +72,7 @@ func New(store headgate.Store, opts *Options) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{opts: o, client: client, store: store, limits: make(map[string][]headgate.Bound), scopes: make(map[string]string)}
+	g := &Guard{opts: o, client: client, store: store, limits: make(map[string][]boundLimit), scopes: make(map[string]string)}
 	if err := g.bind(store); err != nil {
 		return nil, err
 	}
@@ -117,7 +125,8 @@ func (g *Guard) bind(store headgate.Store) (err error) {
 			if err != nil {
 				return fmt.Errorf("loginguard: invalid %s limit: %w", part.kind, err)
 			}
-			g.limits[part.kind] = append(g.limits[part.kind], c.Limits[0].Bound)
+			endFailed := MaxAttempts([]headgate.Limit{limit}, outcomeTTL) > headgate.DefaultMaxOpenHolds
+			g.limits[part.kind] = append(g.limits[part.kind], boundLimit{c.Limits[0].Bound, endFailed})
 			g.scopes[name] = part.kind
 		}
 	}

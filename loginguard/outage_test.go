@@ -158,19 +158,30 @@ func TestRefundError(t *testing.T) {
 	}
 }
 
-// A success is refunded although the client has disconnected.
-func TestRefundAfterDisconnect(t *testing.T) {
+// The outcome is stored although the client has disconnected: a success is refunded, and
+// a failure is not an open hold.
+func TestOutcomeAfterDisconnect(t *testing.T) {
 	t.Parallel()
-	h := &eventRecorder{}
 	store := mustOpenRedis(t, testserver.Redis(t)) // a store that respects the context
 	t.Cleanup(func() { _ = store.Close() })
-	g := mustNew(t, store, &loginguard.Options{Observer: h})
-	ctx, cancel := context.WithCancel(t.Context())
-	serve(g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		loginguard.Succeeded(r)
-		cancel()
-	})), form("192.0.2.1", "bob", right).WithContext(ctx))
-	if len(h.events) != 1 || h.events[0].Kind != loginguard.KindSucceeded {
-		t.Errorf("events %+v; want one success", h.events)
+	for want, report := range map[loginguard.EventKind]func(*http.Request){
+		loginguard.KindSucceeded: loginguard.Succeeded,
+		loginguard.KindFailed:    loginguard.Failed,
+		loginguard.KindUnknown:   func(*http.Request) {},
+	} {
+		h := &eventRecorder{}
+		g := mustNew(t, store, &loginguard.Options{Observer: h, Limits: loginguard.Limits{Total: manyAttempts}})
+		ctx, cancel := context.WithCancel(t.Context())
+		account := string(want)
+		serve(g.Protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			report(r)
+			cancel()
+		})), form("192.0.2.1", account, right).WithContext(ctx))
+		if len(h.events) != 1 || h.events[0].Kind != want {
+			t.Errorf("events %+v; want one, %s", h.events, want)
+		}
+		if _, open := probeTotal(t, store, headgate.StoreClock); open {
+			t.Errorf("%s: the attempt is an open hold", want)
+		}
 	}
 }

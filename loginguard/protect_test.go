@@ -198,7 +198,7 @@ func TestOutcomes(t *testing.T) {
 			t.Parallel()
 			h := &eventRecorder{}
 			store := memstore.New(nil)
-			g := mustNew(t, store, &loginguard.Options{Outcome: c.outcome, Observer: h})
+			g := mustNew(t, store, &loginguard.Options{Outcome: c.outcome, Observer: h, Limits: loginguard.Limits{Total: manyAttempts}})
 			func() {
 				defer func() { _ = recover() }()
 				serve(g.Protect(c.handler), form("192.0.2.1", "bob", "guess"))
@@ -209,6 +209,9 @@ func TestOutcomes(t *testing.T) {
 			refunded := c.want == loginguard.KindSucceeded
 			if full := remaining(t, store, "login/address/1", headgate.MustParseLimit("100/24h"), h.events[0].Address) == 100; full != refunded {
 				t.Errorf("refunded: %v; want %v", full, refunded)
+			}
+			if _, open := probeTotal(t, store, headgate.StoreClock); open {
+				t.Error("the attempt is an open hold")
 			}
 		})
 	}

@@ -91,6 +91,23 @@ func TestStoreCallsDoNotRevealAccounts(t *testing.T) {
 	}
 }
 
+// A failure takes a store call only under a limit that allows more than 1,000 attempts in
+// a minute.
+func TestStoreCallsOfFailure(t *testing.T) {
+	t.Parallel()
+	for total, want := range map[string][]string{"1000/24h": nil, "1001/24h": {"holds commit login/total/0 0"}} {
+		s := &recordingStore{Store: memstore.New(nil)}
+		g := mustNew(t, s, &loginguard.Options{Limits: loginguard.Limits{Total: headgate.MustPolicy(total).Limits}})
+		a := mustAttempt(t, g, noon, loginguard.Client{Addr: host(1, 1), Account: "bob"})
+		s.calls = nil
+		a.Failed()
+		a.Failed() // does nothing
+		if !slices.Equal(s.calls, want) {
+			t.Errorf("total %s: a failure makes the calls %q; want %q", total, s.calls, want)
+		}
+	}
+}
+
 // BenchmarkAttempt measures what a guard adds to a login that fails or succeeds.
 func BenchmarkAttempt(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { benchmarkAttempts(b, memstore.New(nil)) })

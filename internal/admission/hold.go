@@ -56,6 +56,19 @@ func (b *Batch) Hold(ctx context.Context, store headgate.Store, now headgate.Ins
 	return nil
 }
 
+// CommitFull ends the hold of some ops with their full costs, so that these costs are
+// final. ops has their indexes in Ops, and the decisions do not change. The hold of all
+// other ops expires. CommitFull makes one store operation.
+func (b *Batch) CommitFull(ctx context.Context, store headgate.Store, now headgate.Instant, ops []int) error {
+	held := make([]headgate.HoldOp, len(ops))
+	for i, op := range ops {
+		held[i] = b.held[op]
+	}
+	b.dropHold()
+	_, err := root.ApplyHolds(ctx, store, now, headgate.CommitHold, 0, held, make([]headgate.HoldResult, len(held)))
+	return err
+}
+
 // dropHold removes the hold from the batch and from its Keeper. The store is not called.
 func (b *Batch) dropHold() {
 	if b.keeper != nil {
