@@ -38,7 +38,8 @@
 // then allowed, never too many.
 //
 // Refunds, debits, resets and changed limits reach other processes with a lease within
-// one TTL. [headgate.Decision].Leased is true for a decision from memory. Its Remaining
+// one TTL. Until then these processes spend the rest of their leases. After a reset, this
+// is at most Share of the capacity in addition to the full capacity. [headgate.Decision].Leased is true for a decision from memory. Its Remaining
 // and ResetAfter are those of the last reply of the store, less what was spent since.
 //
 // # Failures of the store

@@ -65,9 +65,11 @@ func (c *chunk) prepare(now int64) *call {
 	} else if q != nil {
 		c.forget()
 	}
-	rest := c.rest.Load()
+	// The rest is negative if the store granted fewer units for a repeated call than it had
+	// granted before.
+	rest := max(c.rest.Load(), 0)
 	if c.leaving {
-		rest = c.rest.Swap(0)
+		rest = max(c.rest.Swap(0), 0)
 	}
 	spent := c.units - rest
 	c.commits.Add(1) // after rest was read; see undo

@@ -42,7 +42,8 @@ var ErrSnapshot = errors.New("memstore: not a valid snapshot")
 
 // Snapshot writes the state of all keys that have not expired, so that state survives a
 // restart. [Restore] reads it. Open holds are not written: their units stay spent, and a
-// commit after the restart returns [headgate.ErrUnknownHold]. Snapshot may be called
+// commit after the restart returns [headgate.ErrUnknownHold]. Leases are not written
+// either: their units stay spent, and refill from the restart on. Snapshot may be called
 // while the store is in use: each key is written as it is at one moment, but the moments
 // of different keys differ. Snapshot locks one shard at a time. The snapshot contains the
 // store's secret: anyone who can read the snapshot can test whether the store contains a
