@@ -254,10 +254,11 @@ func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 // Commit ends the hold with the actual cost of each check, in the order of the checks. It
 // returns the decision of a peek with cost 0. [HoldSettings.Over] defines what happens if
 // an actual cost is above the amount of the hold. Commit may be called again if its reply
-// was lost: only the first call has an effect. A call waits for another commit of h that
-// is in progress. It returns [ErrExpiredHold] or [ErrUnknownHold] if the hold is not
-// open, or if only a slot of it is lost; it has then changed the other limits. The commit
-// of a hold that a failure mode allowed without a charge has no effect.
+// was lost: only the first call has an effect. If the id of the hold is random, a call
+// waits for a commit of h that is in progress. Commit returns [ErrExpiredHold] or
+// [ErrUnknownHold] if the hold is not open, or if it has lost its slot under a limit of
+// concurrent units. In that case, it has corrected the other limits. The commit of a hold
+// that a failure mode allowed without a charge has no effect.
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }

@@ -10,8 +10,8 @@ import (
 // ruleOf returns the rule of the i-th limit. at is the instant of the operation, expires
 // the deadline of the hold, and degraded the reason why a failure mode opened it.
 //
-// If some limits do not know the hold, the operation has changed the others. A rate that
-// does not know it has nothing to correct, so this is an error only if no limit knows the
+// If some limits do not know the hold, the operation has changed the others. A rate
+// without the hold has nothing to correct, so this is an error only if no limit knows the
 // hold. A lost slot is an error, because another hold may have it: the work should stop.
 func holdError(results []HoldResult, ruleOf func(i int) Rule, at, expires Instant, degraded StoreErrorReason) error {
 	var lost error
@@ -34,14 +34,14 @@ func holdError(results []HoldResult, ruleOf func(i int) Rule, at, expires Instan
 	case !known:
 		return lost
 	case lostSlot != "":
-		return fmt.Errorf("%w; this concerns the units of %q, and the other limits were changed", lost, lostSlot)
+		return fmt.Errorf("%w; the slot under %q is lost, and the other limits of the hold were changed: stop the work", lost, lostSlot)
 	}
 	return nil
 }
 
 // limitError returns the error of an operation on a hold for one limit, where err is the
 // error of the store. Before the deadline, a hold that a failure mode has opened has
-// nothing to correct. With the failure mode open, this is also so after the deadline,
+// nothing to correct. The same applies after the deadline if the failure mode is open,
 // because the hold was never in a store.
 func limitError(err error, r Rule, at, expires Instant, degraded StoreErrorReason) error {
 	switch {

@@ -220,7 +220,7 @@ type HoldStore interface {
 type HoldBound interface {
 	Bound
 
-	// ApplyHold is [HoldStore.ApplyHolds] with one op, whose Bound is this one. The error
-	// includes that of the result.
+	// ApplyHold is [HoldStore.ApplyHolds] with one op, whose Bound is this one. It
+	// returns the Err of the result as its error.
 	ApplyHold(ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, op HoldOp) (HoldResult, Instant, error)
 }

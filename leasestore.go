@@ -17,7 +17,8 @@ type LeaseSettings struct {
 	TTL time.Duration
 }
 
-// The defaults of [LeaseSettings], for a policy that is leased without settings.
+// DefaultLeaseShare is the recommended [LeaseSettings].Share. DefaultLeaseTTL is the TTL if
+// [LeaseSettings].TTL is 0.
 const (
 	DefaultLeaseShare = 10 // percent
 	DefaultLeaseTTL   = 250 * time.Millisecond
@@ -103,8 +104,9 @@ type LeaseResult struct {
 
 // LeaseStore is a [HoldStore] from which a process can take units in advance. A lease is
 // a number of units of one key that one process may spend, until the lease ends. The
-// units of a lease are spent for all others. In a bucket, they do not refill before the
-// lease ends. So the processes together never exceed the limit.
+// units of a lease count as spent for every other process. In a bucket, they do not
+// refill before the lease ends. So all processes together do not exceed the limit, except
+// after the events in the documentation of package lease.
 type LeaseStore interface {
 	HoldStore
 	// ApplyLease ends a lease, begins a lease, or both, in one atomic operation:
@@ -117,7 +119,8 @@ type LeaseStore interface {
 	//
 	// If a lease with the id exists, ApplyLease changes nothing and returns its units and
 	// the time until its deadline, with the same Carried. So a call whose reply was lost
-	// may be repeated. ApplyLease returns [ErrUnsupported] if the algorithm cannot be
-	// leased.
+	// may be repeated. ApplyLease returns [ErrUnsupported] if the algorithm or the store
+	// has no leases, and [ErrInvalidHold] if Spent is negative or above the units of
+	// Previous.
 	ApplyLease(ctx context.Context, now Instant, op LeaseOp) (LeaseResult, error)
 }

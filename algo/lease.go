@@ -37,8 +37,8 @@ func (l *Ledger) Leased() int64 { return l.leased }
 func (l *Ledger) IsDue(t int64) bool { return l.leased > 0 || l.HasExpired(t) }
 
 // Lease ends a lease, begins a lease, or both, at t; see [headgate.LeaseStore]. maxOpen
-// is the maximum number of records of a key: with as many, nothing is granted. Call
-// Expire before. Lease changes nothing if it returns an error.
+// is the maximum number of records of a key: with as many, nothing is granted in addition
+// to carried units. Call Expire before. Lease changes nothing if it returns an error.
 func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (LeaseResult, error) {
 	if i := l.Find(op.ID); i >= 0 && op.ID != (headgate.HoldID{}) {
 		h := &l.Holds[i]

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Unit is what a unit costs under a limit: for a bucket T = P/D µs, the time in which it
-// is refilled; for the interval bucket 1/1 token. For an algorithm that counts in
-// windows, P is the period in µs (0 for a calendar) and D is 0, because its units cause
+// Unit is the debt that one unit causes under a limit: for a bucket T = P/D µs, the time
+// in which a unit refills; for the interval bucket 1/1 token. For an algorithm that counts
+// in windows, P is the period in µs (0 for a calendar) and D is 0, because its units cause
 // no [Debt].
 type Unit struct{ P, D int64 }
 
-// debtOf returns the debt that n units cause. It is limited to a time that exceeds every
-// TAT.
+// debtOf returns the debt that n units cause. It is limited to a time that is longer than
+// every debt of a key.
 func (u Unit) debtOf(n int64) Debt {
 	if u.D == 0 {
 		return Debt{}
@@ -25,9 +25,9 @@ func (u Unit) debtOf(n int64) Debt {
 	return Debt{whole, r}
 }
 
-// Change is a change of the limit while holds were open. A hold that was opened before it
-// has charged its units under the earlier limit. Fields are exported for stores that save
-// a [Ledger].
+// Change is a change of the limit while holds were open. A hold that was opened before the
+// change charged its units under the previous limit. Fields are exported for stores that
+// save a [Ledger].
 type Change struct {
 	Before int   // number of open holds that were opened before the change, at least 1
 	Unit   Unit  // of the limit before the change
@@ -35,10 +35,11 @@ type Change struct {
 	Least  Debt  // minimum debt of the segment that begins with the change; see [Hold]
 }
 
-// cross returns what is left after the change of d, a debt before it by which the state
-// is too high. A fraction of a µs is dropped, so that a correction refunds less, never
-// more. The result is subtracted from the change's segment. d is at most as high as the
-// segment before the change. denominator is that of the limit after the change.
+// cross converts d, by which the debt before the change is too high, to the excess after
+// the change: less what the change dropped, and at most c.Least. It subtracts the result
+// from c.Least. A fraction of a µs is dropped, so that a correction refunds less, never
+// more. d is at most the least debt of the segment before the change. denominator is that
+// of the limit after the change.
 func (c *Change) cross(d Debt, denominator int64) Debt {
 	cut := min(c.Cut, d.Whole)
 	c.Cut -= cut

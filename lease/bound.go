@@ -23,8 +23,8 @@ type bound struct {
 	off      atomic.Bool // true if the inner store does not support leases
 }
 
-// share returns the maximum number of units of a process that has a lease already. It
-// leaves an eighth of the maximum for processes that have none.
+// share returns the maximum number of units on lease after a renewal, for all leases of
+// the key. It leaves an eighth of the maximum for processes that have no lease.
 func (b *bound) share() int64 { return b.max - b.max/8 }
 
 // Node returns the node of the inner store; see [headgate.NodeOf].

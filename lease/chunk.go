@@ -21,11 +21,11 @@ type chunk struct {
 	last atomic.Pointer[reply]
 	rest atomic.Int64 // units of the lease that were not spent
 	hits atomic.Int64 // decisions from memory
-	// missed is the number of units that were asked for and not spent from the lease,
+	// missed is the number of units that were requested and not spent from the lease,
 	// since the last call.
 	missed atomic.Int64
-	// commits is the number of calls whose number of spent units has been fixed; see
-	// undo.
+	// commits is incremented when the number of spent units becomes fixed: by a new call,
+	// or because the rest of the lease can no longer be spent. See undo.
 	commits atomic.Int64
 
 	mu    sync.Mutex
@@ -184,8 +184,9 @@ func (c *chunk) noteDenial(sent int64, d *headgate.Decision) {
 	c.last.Store(&r)
 }
 
-// deny sets the times of a denial. Until then, no call is made for the key. The end has
-// a random part, so that the processes do not call simultaneously.
+// deny sets the times of a denial. Until deniedUntil, requests that the lease does not
+// cover are denied in memory. A lease with units left is still renewed. The end has a
+// random part, so that the processes do not call simultaneously.
 func (r *reply) deny(b *bound, sent, now int64, d *headgate.Decision) {
 	r.retryAt = saturatingAdd(now, int64(d.RetryAfter))
 	r.deniedUntil = max(min(r.retryAt, now+b.ttl), sent+b.spacing) + jitter(b.spacing/4)

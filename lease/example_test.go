@@ -13,7 +13,7 @@ import (
 )
 
 // The store is wrapped twice: package fallback decides while it is unavailable, and
-// package lease decides in memory for the keys that are asked for often.
+// package lease decides in memory for the keys with many requests.
 func Example() {
 	// [snippet wrap]
 	shared := memstore.New(nil) // a program uses redisstore.Open here

@@ -1,33 +1,35 @@
 // Package lease lets a process spend units of a shared limit from memory. Its [Store]
 // wraps a store that many processes share, usually one that is reached over a network.
-// For a key that is asked for often, it takes units from the inner store in advance,
+// For a key with many requests, it takes units from the inner store in advance,
 // decides in memory, and returns the units that were not spent. The processes together
-// never exceed the limit.
+// do not exceed the limit, with the exceptions below.
 //
 // # What it does
 //
 // A rule is leased if [headgate.Rule].Lease is set. All other rules are passed to the
 // inner store and cost nothing more.
 //
-// A key is leased when this process has asked for it more than three times within one
-// TTL. The process then has a lease: a number of units that only it may spend, until the
+// A key is leased when this process had more than three requests for it within one TTL.
+// The process then has a lease: a number of units that only it may spend, until the
 // lease ends. A request that the lease covers is decided in memory, in about 0.1 µs and
-// without an allocation. One call of the inner store renews the lease: it reports what
+// without an allocation. One call to the inner store renews the lease: it reports what
 // was spent and takes further units. It is made in the background, before the units are
 // used up. If the limit is reached, the process denies in memory until units are
 // available again. All other requests go to the inner store as before.
 //
 // # Bound on allowed units
 //
-// The units of a lease are spent for all other processes, and do not refill before the
-// lease ends. So all processes together allow at most as many units as the limit without
-// leases, in every time span. This holds if calls or replies are lost or repeated, and if
+// The units of a lease count as spent for every other process, and do not refill before
+// the lease ends. So all processes together allow at most as many units as the limit
+// without leases, in every time span. This holds if calls or replies are lost or repeated, and if
 // a process is killed. The clocks of the processes need not be synchronized, but each
 // must run within 1 % of the speed of the store's clock. A process stops spending a lease
 // after 99 % of its TTL, counted from before the request was sent.
 //
-// On Linux, the monotonic clock of Go does not advance while the machine is suspended. Do
-// not lease in programs on machines that are suspended.
+// After a reset of a key, after a failover that loses writes, and after a jump of the
+// store's clock by more than 1 % of the TTL, up to Share more of the capacity is allowed,
+// once and within one TTL. On Linux, the monotonic clock of Go does not advance while the
+// machine is suspended: do not use leases on machines that can be suspended.
 //
 // # What it costs
 //
@@ -38,9 +40,10 @@
 // then allowed, never too many.
 //
 // Refunds, debits, resets and changed limits reach other processes with a lease within
-// one TTL. Until then these processes spend the rest of their leases. After a reset, this
-// is at most Share of the capacity in addition to the full capacity. [headgate.Decision].Leased is true for a decision from memory. Its Remaining
-// and ResetAfter are those of the last reply of the store, less what was spent since.
+// one TTL. Until then these processes spend the rest of their leases.
+// [headgate.Decision].Leased is true for a decision from memory. Its Remaining is that of
+// the last reply of the store plus the units of the lease that are not spent. ResetAfter
+// and RetryAfter are those of the last reply, less the time since.
 //
 // # Failures of the store
 //
@@ -80,7 +83,7 @@ const (
 type Options struct {
 	// MaxKeys is the maximum number of keys that are leased at a time: 1 to 1,000,000. 0
 	// means [DefaultMaxKeys]. Further keys are decided by the inner store. A leased key
-	// takes about 0.5 KB of memory. A key that is no longer asked for is removed within
+	// takes about 0.5 KB of memory. A key without further requests is removed within
 	// one TTL.
 	MaxKeys int
 	// MaxInFlight is the maximum number of renewals that are in flight at a time: 1 to
@@ -102,7 +105,7 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Store is a [headgate.HoldStore] that spends units of leased keys from memory. It may be
-// used concurrently. It has goroutines only while calls of the inner store are in flight.
+// used concurrently. It has goroutines only while calls to the inner store are in flight.
 type Store struct {
 	inner       headgate.LeaseStore
 	maxInFlight int
@@ -188,7 +191,7 @@ func spacing(rule headgate.Rule, most int64, ttl time.Duration) int64 {
 // [headgate.Shared].
 func (s *Store) Shared() bool { return headgate.Shared(s.inner) }
 
-// enter reports whether a call of the inner store may begin. The caller must then call
+// enter reports whether a call to the inner store may begin. The caller must then call
 // leave.
 func (s *Store) enter() bool {
 	s.mu.Lock()

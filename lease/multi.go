@@ -9,8 +9,9 @@ import (
 )
 
 // ApplyAll spends the cost of every op, or of none; see [headgate.Store]. Ops that leases
-// cover are decided in memory. All others are decided by one call of the inner store, if
-// no op was denied before.
+// cover are decided in memory. One call to the inner store decides the others. If an op
+// was denied in memory, that call is a peek. With a time from the caller, the inner store
+// decides all ops.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
 	if !anyLeased(ops) {
 		return s.inner.ApplyAll(ctx, now, ops, peek, decisions)

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// call is one call of the inner store, which may be repeated with the same arguments.
+// call is one call to the inner store, which may be repeated with the same arguments.
 type call struct {
 	op    headgate.LeaseOp
 	rest  int64 // units of op.Previous that were not spent when the call began
@@ -120,7 +120,8 @@ func (c *chunk) run(ctx context.Context, q *call) error {
 	return err
 }
 
-// fail keeps the call, so that it is repeated until its TTL has passed.
+// fail keeps the call, so that it is repeated until its TTL has passed. It removes the key
+// if the inner store has no leases, or if a store is closed.
 func (c *chunk) fail(sent int64, err error) {
 	s := c.bound.store
 	s.totals.failed.Add(1)
@@ -187,7 +188,7 @@ func (c *chunk) resetTimer(after int64) {
 	}
 }
 
-// tick renews the lease after half of its TTL. If the key is not asked for, it releases
+// tick renews the lease after half of its TTL. If the key has no requests, it releases
 // the key.
 func (c *chunk) tick() {
 	c.mu.Lock()

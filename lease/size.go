@@ -7,10 +7,10 @@ import (
 
 // sizing computes the number of units that a process takes in advance for one key.
 type sizing struct {
-	demand float64 // units per TTL that were asked for at this process
+	demand float64 // units per TTL that were requested at this process
 	cap    int64   // most units of a lease; it shrinks while others use up the maximum
 	since  int64   // beginning of the present measurement
-	mark   int64   // units that were asked for since then, at the last tick
+	mark   int64   // units that were requested since then, at the last tick
 	trip   float64 // time of a call in ns, averaged
 }
 

@@ -5,7 +5,7 @@ type Stats struct {
 	Keys      int   // keys that are leased
 	Units     int64 // units on lease that were not spent
 	Decisions int64 // decisions from memory
-	Calls     int64 // calls of the inner store for leases
+	Calls     int64 // calls to the inner store for leases
 	Failed    int64 // calls that failed
 	Late      int64 // callers that waited for a renewal
 	Stranded  int64 // units of leases that ended before they were spent or returned

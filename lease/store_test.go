@@ -197,7 +197,7 @@ func TestRequestsOfStore(t *testing.T) {
 	})
 }
 
-// A key that is no longer asked for is released: its units are available to others.
+// A key without further requests is released: its units are available to others.
 func TestIdleKeyIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (t *table) all() (list []*chunk) {
 	return list
 }
 
-// counters counts how often keys that are not leased are asked for. A counter is used by
+// counters counts the requests for keys that are not leased. A counter is used by
 // all keys with the same low bits of the hash: a key replaces another key. The counts are
 // therefore too low for some keys, which are then leased later.
 type counters [1 << 13]atomic.Uint64

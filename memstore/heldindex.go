@@ -6,7 +6,7 @@ package memstore
 type heldIndex struct {
 	table []*heldKey // the length is 0 or a power of two; at most three quarters are used
 	count int
-	swept int // position in the table of the next key that sweep yields
+	swept int // position in the table that sweep has examined last
 }
 
 // get returns the key with digest d, or nil.

@@ -357,14 +357,20 @@ func (p *holdPlayer) extend() {
 	}
 }
 
-// mustFind fails if err is not that of an operation on the hold h. found is true if the
-// operation must succeed although the hold is not open.
-func (p *holdPlayer) mustFind(h *playedHold, err error, found bool) {
+// mustFind fails if err is not that of an operation on the hold h. repeated is true if the
+// operation repeats the commit of a hold that has ended. An operation that finds the hold
+// on some keys only is an error if these are slots, which another hold may have.
+func (p *holdPlayer) mustFind(h *playedHold, err error, repeated bool) {
+	open := 0
 	for i := range h.costs {
-		found = found || p.keys[i].IsOpen(h.id)
+		if p.keys[i].IsOpen(h.id) {
+			open++
+		}
 	}
+	found := repeated || open == len(h.costs) || open > 0 && !p.limit.Concurrent
 	switch {
 	case h.ended && p.at >= h.deadline: // the record may be removed
+	case repeated && p.limit.Concurrent && slices.Contains(h.costs, -1): // and that of a key that was reset
 	case found && err == nil:
 	case !found && (errors.Is(err, headgate.ErrUnknownHold) || errors.Is(err, headgate.ErrExpiredHold)):
 	default:
