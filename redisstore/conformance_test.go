@@ -76,7 +76,7 @@ const longTimeout = 20 * time.Second
 func conformance(t *testing.T, o storetest.Options, k ttlInspector, open func(t *testing.T) headgate.Store) {
 	o.Decisions, o.Rounds, o.Parallelism = 12_000, 10, 32
 	if testing.Short() || raceEnabled() {
-		o.Decisions, o.Rounds = 600, 1
+		o.Decisions, o.Rounds, o.Parallelism = 600, 1, 12
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions

@@ -40,7 +40,7 @@ func checkEndedHolds(ts *tester, a headgate.Algorithm) {
 		Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}, Holds: headgate.HoldSettings{MaxOpen: maxRecords},
 	})
 	l := p.limiter.Policy().Limits[0]
-	for p.step = range int64(200) {
+	for p.step = range int64(4 * ts.stateCount()) {
 		p.at += p.random.Int64N(2_000_000)
 		p.model.Begin(l, p.at)
 		if id := fmt.Sprint("hold ", p.random.IntN(12)); p.model.IsOpen(id) && p.random.IntN(2) == 0 {
