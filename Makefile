@@ -32,6 +32,8 @@ FAULTS   := ^TestHistories|^TestCrowd
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests that compare the Lua scripts with Go.
 SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
+# The packages with tests that have a short form, those with the longest tests first.
+SHORTENED = ./redisstore ./algo $$(grep -rl --include=*.go 'testing\.Short()' . | xargs -n1 dirname | sort -u | grep -v ^./tools)
 
 ##@ Everyday
 
@@ -101,12 +103,13 @@ test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 .PHONY: test-long
 test-long: test-full test-race test-made-up test-lowest test-bench test-release lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
 
+# test-full runs what `make test` has shortened.
 # Tests that count allocations, or run millions of steps, run only without the race detector.
 # All others also run in their short form with it, except algo: it contains arithmetic and no
 # goroutines.
 .PHONY: test-full
 test-full: setup-long
-	go test -vet=off -p $(PARALLEL) $(SHIPPED)
+	go test -vet=off -skip '$(PROGRAMS)' -p $(PARALLEL) $(SHORTENED)
 
 .PHONY: test-race
 test-race: setup

@@ -191,3 +191,22 @@ func TestHoldOfUnlimitedAndCounted(t *testing.T) {
 		t.Errorf("Commit of an expired hold: got %v want ErrExpiredHold", err)
 	}
 }
+
+// A cost below 0 is an error also under a limit without a count.
+func TestInvalidCostUnderUnlimited(t *testing.T) {
+	t.Parallel()
+	l := newLimiter(t, memstore.New(nil), "free", nil, "unlimited")
+	if h, err := l.HoldAt(t.Context(), noon.Time(), "k", -1, time.Second); !errors.Is(err, headgate.ErrInvalidCost) {
+		t.Errorf("hold: got %v, error %v want ErrInvalidCost", h, err)
+	}
+	if _, err := l.DebitAt(t.Context(), noon.Time(), "k", -1); !errors.Is(err, headgate.ErrInvalidCost) {
+		t.Errorf("debit: got error %v want ErrInvalidCost", err)
+	}
+	h, err := l.HoldAt(t.Context(), noon.Time(), "k", 1, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.CommitAt(t.Context(), noon.Time(), -1); !errors.Is(err, headgate.ErrInvalidCost) {
+		t.Errorf("commit: got error %v want ErrInvalidCost", err)
+	}
+}

@@ -177,10 +177,9 @@ func (h *Hold) applyOne(
 		op.Cost = costs[0]
 	}
 	if err = checkRequest(now, op.Cost); err == nil {
-		*result, at, err = b.ApplyHold(ctx, now, verb, ttl, op)
-	}
-	if err != nil {
-		*result, err = h.outcome(at, h.checks, []HoldResult{{Decision: result.Decision, Err: err}})
+		if *result, at, err = b.ApplyHold(ctx, now, verb, ttl, op); err != nil {
+			*result, err = h.outcome(at, h.checks, []HoldResult{{Decision: result.Decision, Err: err}})
+		}
 	}
 	if o := c.Limiter.observer; o != nil {
 		o.Observe(Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: op.Cost, Decision: result.Decision, Err: err})

@@ -105,7 +105,9 @@ func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
 		return false
 	}
 	k.account.Step, k.rule = b.corrector, b
-	k.ledger.Set(&k.account, t, next)
+	if next != k.account.State { // a hold of no units does not convert the state to its limit
+		k.ledger.Set(&k.account, t, next)
+	}
 	return true
 }
 

@@ -74,7 +74,7 @@ const longTimeout = 20 * time.Second
 // conformance runs the whole suite on stores that open returns, each over empty
 // servers.
 func conformance(t *testing.T, o storetest.Options, k ttlInspector, open func(t *testing.T) headgate.Store) {
-	o.Decisions, o.Rounds, o.Parallelism = 12_000, 10, 32
+	o.Decisions, o.Rounds, o.Parallelism = 8_000, 10, 24
 	if testing.Short() || raceEnabled() {
 		o.Decisions, o.Rounds, o.Parallelism = 600, 1, 12
 	}

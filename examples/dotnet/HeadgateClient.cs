@@ -44,9 +44,12 @@ public sealed class HeadgateClient
             using (var response = await http.PostAsJsonAsync(path, request, cancel))
             {
                 if (response.StatusCode == HttpStatusCode.OK)
-                    return (true, TimeSpan.Zero, (await response.Content.ReadFromJsonAsync<Token>(cancel)).Hold);
+                {
+                    var token = await response.Content.ReadFromJsonAsync<Token>(cancel);
+                    return (true, TimeSpan.Zero, token.Hold);
+                }
                 if ((int)response.StatusCode == 429) // an answer, not a failure
-                    return (false, response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero, null);
+                    return (false, response.Headers.RetryAfter?.Delta ?? TimeSpan.Zero, (string)null);
                 Console.Error.WriteLine($"headgate: status {(int)response.StatusCode}");
             }
         }

@@ -3368,13 +3368,14 @@ local function run_open(e, n, pos)
 end
 
 -- keep_record keeps a hold that has ended until its deadline. If there are more than
--- max_open, it drops the one with the earliest deadline.
+-- max_open, it drops those with the earliest deadlines.
 local function keep_record(record, hold, max_open)
   local key = KEYS[record]
   redis.call('ZREMRANGEBYSCORE', key, '-inf', t)
   redis.call('ZADD', key, hold.deadline, hold.id, hold.deadline, hold.id .. hold.sum)
-  if redis.call('ZCARD', key) > 2 * max_open then
-    redis.call('ZREMRANGEBYRANK', key, '0', '1')
+  local excess = redis.call('ZCARD', key) - 2 * max_open
+  if excess > 0 then
+    redis.call('ZREMRANGEBYRANK', key, '0', excess - 1)
   end
   extend_ttl(key, ttl_end(hold.deadline))
 end
