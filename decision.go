@@ -17,8 +17,8 @@ type Decision struct {
 	// made this decision. It is the zero value if the store decided.
 	Degraded StoreErrorReason
 	// Leased is true if this process decided with units that it had taken from the store
-	// in advance; see package lease. Remaining is then that of the last reply of the store
-	// plus the units of the lease that are not spent.
+	// in advance; see package lease. Remaining is then that of the last reply of the
+	// store plus the units of the lease that are not spent.
 	Leased bool
 	// Limit is the maximum number of units that can be spent simultaneously: the
 	// capacity B of a bucket or the rate L of a window.

@@ -42,12 +42,12 @@ var (
 	// a key, because every key in it has spent units.
 	ErrStoreFull = errors.New("headgate: store full")
 	// ErrUnknownHold means that the store has no hold with this id on the key: it was
-	// never opened, it has ended, or the key was reset. Nothing was charged, except if the
-	// hold has lost only a slot: the other limits of the hold were then changed.
+	// never opened, it has ended, or the key was reset. Nothing was charged, except if
+	// the hold has lost only a slot: the other limits of the hold were then changed.
 	ErrUnknownHold = errors.New("headgate: unknown hold")
 	// ErrExpiredHold means that the hold expired before it was committed. Nothing was
-	// charged, with the same exception: [HoldSettings.OnExpiry] has decided what became of
-	// its units.
+	// charged, with the same exception: [HoldSettings.OnExpiry] has decided what became
+	// of its units.
 	ErrExpiredHold = errors.New("headgate: hold has expired")
 	// ErrHoldConflict means that one of the keys has a hold with the same id but with
 	// other keys or amounts. Use an id of its own for each piece of work. Nothing was

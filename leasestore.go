@@ -17,8 +17,8 @@ type LeaseSettings struct {
 	TTL time.Duration
 }
 
-// DefaultLeaseShare is the recommended [LeaseSettings].Share. DefaultLeaseTTL is the TTL if
-// [LeaseSettings].TTL is 0.
+// DefaultLeaseShare is the recommended [LeaseSettings].Share. DefaultLeaseTTL is the TTL
+// if [LeaseSettings].TTL is 0.
 const (
 	DefaultLeaseShare = 10 // percent
 	DefaultLeaseTTL   = 250 * time.Millisecond

@@ -6,9 +6,9 @@ import (
 )
 
 // Unit is the debt that one unit causes under a limit: for a bucket T = P/D µs, the time
-// in which a unit refills; for the interval bucket 1/1 token. For an algorithm that counts
-// in windows, P is the period in µs (0 for a calendar) and D is 0, because its units cause
-// no [Debt].
+// in which a unit refills; for the interval bucket 1/1 token. For an algorithm that
+// counts in windows, P is the period in µs (0 for a calendar) and D is 0, because its
+// units cause no [Debt].
 type Unit struct{ P, D int64 }
 
 // debtOf returns the debt that n units cause. It is limited to a time that is longer than
@@ -25,9 +25,9 @@ func (u Unit) debtOf(n int64) Debt {
 	return Debt{whole, r}
 }
 
-// Change is a change of the limit while holds were open. A hold that was opened before the
-// change charged its units under the previous limit. Fields are exported for stores that
-// save a [Ledger].
+// Change is a change of the limit while holds were open. A hold that was opened before
+// the change charged its units under the previous limit. Fields are exported for stores
+// that save a [Ledger].
 type Change struct {
 	Before int   // number of open holds that were opened before the change, at least 1
 	Unit   Unit  // of the limit before the change

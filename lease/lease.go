@@ -21,10 +21,10 @@
 //
 // The units of a lease count as spent for every other process, and do not refill before
 // the lease ends. So all processes together allow at most as many units as the limit
-// without leases, in every time span. This holds if calls or replies are lost or repeated, and if
-// a process is killed. The clocks of the processes need not be synchronized, but each
-// must run within 1 % of the speed of the store's clock. A process stops spending a lease
-// after 99 % of its TTL, counted from before the request was sent.
+// without leases, in every time span. This holds if calls or replies are lost or
+// repeated, and if a process is killed. The clocks of the processes need not be
+// synchronized, but each must run within 1 % of the speed of the store's clock. A process
+// stops spending a lease after 99 % of its TTL, counted from before the request was sent.
 //
 // After a reset of a key, after a failover that loses writes, and after a jump of the
 // store's clock by more than 1 % of the TTL, up to Share more of the capacity is allowed,

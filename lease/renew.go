@@ -65,8 +65,8 @@ func (c *chunk) prepare(now int64) *call {
 	} else if q != nil {
 		c.forget()
 	}
-	// The rest is negative if the store granted fewer units for a repeated call than it had
-	// granted before.
+	// The rest is negative if the store granted fewer units for a repeated call than it
+	// had granted before.
 	rest := max(c.rest.Load(), 0)
 	if c.leaving {
 		rest = max(c.rest.Swap(0), 0)
@@ -120,8 +120,8 @@ func (c *chunk) run(ctx context.Context, q *call) error {
 	return err
 }
 
-// fail keeps the call, so that it is repeated until its TTL has passed. It removes the key
-// if the inner store has no leases, or if a store is closed.
+// fail keeps the call, so that it is repeated until its TTL has passed. It removes the
+// key if the inner store has no leases, or if a store is closed.
 func (c *chunk) fail(sent int64, err error) {
 	s := c.bound.store
 	s.totals.failed.Add(1)

@@ -357,9 +357,9 @@ func (p *holdPlayer) extend() {
 	}
 }
 
-// mustFind fails if err is not that of an operation on the hold h. repeated is true if the
-// operation repeats the commit of a hold that has ended. An operation that finds the hold
-// on some keys only is an error if these are slots, which another hold may have.
+// mustFind fails if err is not that of an operation on the hold h. repeated is true if
+// the operation repeats the commit of a hold that has ended. An operation that finds the
+// hold on some keys only is an error if these are slots, which another hold may have.
 func (p *holdPlayer) mustFind(h *playedHold, err error, repeated bool) {
 	open := 0
 	for i := range h.costs {
