@@ -20,6 +20,8 @@ TARGETS  ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64
 
 TOOLS    := $(CURDIR)/dist/tools/$(shell go env GOVERSION)
 PARALLEL ?= $(shell echo $$((2 * $$(nproc))))
+# The time after which a package of the long tests fails, which is enough for a busy machine.
+TIMEOUT  := 25m
 # How the program is built for users. The tag leaves out gRPC's tracing pages, which Headgate
 # does not use: their templates prevent the linker from removing unused code.
 BUILD    := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace
@@ -109,11 +111,11 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 # goroutines.
 .PHONY: test-full
 test-full: setup-long
-	go test -vet=off -skip '$(PROGRAMS)' -p $(PARALLEL) $(SHORTENED)
+	go test -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
 
 .PHONY: test-race
 test-race: setup
-	go test -race -short -vet=off -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v /algo$$)
+	go test -race -short -vet=off -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v /algo$$)
 
 # Test every package with two additional algorithms. This proves that packages read the table
 # of algorithms and do not compare names. Faults of servers and other programs, which tests spend
