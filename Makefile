@@ -28,8 +28,8 @@ BUILD    := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace
 EACH     := $(CURDIR)/scripts/each-module
 # All packages of the released modules, those with the longest tests first.
 SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
-# Tests of faults of servers and of killed processes.
-FAULTS   := ^TestHistories|^TestCrowd
+# Tests of faults of servers, of killed processes, and of the model of leases with mistakes.
+FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests that compare the Lua scripts with Go.
@@ -107,15 +107,15 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 
 # test-full runs what `make test` has shortened.
 # Tests that count allocations, or run millions of steps, run only without the race detector.
-# All others also run in their short form with it, except algo: it contains arithmetic and no
-# goroutines.
+# All others also run in their short form with it, except algo, which contains arithmetic and no
+# goroutines, and tests that mostly wait for other programs.
 .PHONY: test-full
 test-full: setup-long
 	go test -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
 
 .PHONY: test-race
 test-race: setup
-	go test -race -short -vet=off -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v /algo$$)
+	go test -race -short -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$)
 
 # Test every package with two additional algorithms. This proves that packages read the table
 # of algorithms and do not compare names. Faults of servers and other programs, which tests spend
