@@ -17,7 +17,7 @@ type holdOp struct {
 	settings headgate.HoldSettings
 	lease    *leaseOp // arguments and result of a lease; nil for another verb
 	private  bool     // whether only this process knows the id
-	undone   bool     // whether a commit undoes a hold that the same call has opened
+	undone   bool     // whether a commit corrects a hold that the same request has opened
 	status   byte
 	granted  int64            // units that were taken
 	deadline headgate.Instant // deadline of a hold that was opened, now or before, or extended
@@ -40,9 +40,10 @@ var holdVerbs = [...]algo.Verb{
 }
 
 // hasRecord reports whether the operation uses the key of ended holds. A private hold
-// that is opened has a new id, so it is not among them.
+// that is opened has a new id, so it is not among them. A hold that is undone is not
+// recorded.
 func (h *holdOp) hasRecord(o *op) bool {
-	return o.request.Verb == verbOpen && !h.private || o.request.Verb == verbCommit
+	return o.request.Verb == verbOpen && !h.private || o.request.Verb == verbCommit && !h.undone
 }
 
 // recordKey returns the key of the holds of a key that have ended. It is in the same hash
@@ -55,10 +56,13 @@ func (g *group) appendHoldArgs(b []byte, o *op) []byte {
 	if h.lease != nil {
 		return h.appendLeaseArgs(b)
 	}
-	if o.request.Verb >= verbDebit {
+	if o.request.Verb >= verbDebit && g.mode != upToAll {
 		return b
 	}
 	name := algo.NameOf(h.id)
+	if g.mode == upToAll {
+		return append(appendDouble(append(b, name[:]...), h.ttl), h.flags())
+	}
 	b = append(b, name[:]...)
 	if o.request.Verb == verbExtend {
 		return appendDouble(b, h.ttl)

@@ -248,7 +248,7 @@ local function run_commit(e, n, pos)
     end
     ledger.finish(e, t, i, n, has(flags, CLIP))
     e.changed = true
-  elseif ended_hold(record, id) then
+  elseif record > 0 and ended_hold(record, id) then
     status = REPLAYED
   else
     status = UNKNOWN
@@ -279,6 +279,7 @@ local function run_adjust(e, verb, n)
 end
 
 local LEASE_ARGS, LEASE_REPLY, NO_ID = '<c12dc12ddd', '<ddBd', ('\0'):rep(12)
+local UP_TO_ARGS, NO_SUM = '<c12dB', ('\0'):rep(4)
 
 -- run_lease ends a lease, begins a lease, or both. The reply has the deadline of the
 -- lease, the units that are then on lease, the status, and the units of the lease.
@@ -294,7 +295,7 @@ local function run_lease(e, n, pos)
     e.changed = true
   end
   if units > 0 then
-    newest.sum = newest.sum or NO_ID:sub(1, 4)
+    newest.sum = newest.sum or NO_SUM
     e.next, e.last = min(e.next, deadline), max(e.last, deadline)
   end
   local s = e.s
@@ -427,19 +428,20 @@ function ledgers.open_all()
 end
 
 -- take_up_to_all takes as many units as remain under every run, but at most the units of
--- the run.
+-- the run. A run with a TTL opens a hold for these units.
 function ledgers.take_up_to_all()
   local list, runs_of, granted = {}, {}, EXACT
   while pos <= size do
-    local k, r, n, _
+    local c, k, r, n, _ = {}, nil, nil, nil, nil
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    c.id, c.ttl, c.flags, pos = unpack_from(UP_TO_ARGS, runs, pos)
     if k > plain then
       log_of(k)
     end
-    local e = begin(k, rules[r], states[k])
-    e.write, last_rule[k], states[k] = true, rules[r], e.s
+    c.k, c.rule, c.e = k, rules[r], begin(k, rules[r], states[k])
+    c.e.write, last_rule[k], states[k] = true, c.rule, c.e.s
     runs_of[k], granted = (runs_of[k] or 0) + 1, min(granted, n)
-    list[#list + 1] = {k = k, e = e, rule = rules[r]}
+    list[#list + 1] = c
   end
   for i = 1, #list do
     local c = list[i]
@@ -450,6 +452,9 @@ function ledgers.take_up_to_all()
     local c = list[i]
     use(c.e, c.rule, states[c.k])
     ledger.take(c.e, t, granted)
+    if c.ttl > 0 and granted > 0 then
+      add_hold(c.e, c.id, NO_SUM, granted, c.ttl, c.flags)
+    end
     states[c.k] = c.e.s
     reply_with(c.e, OK, granted, granted)
   end

@@ -76,7 +76,7 @@ func (c *clusterKeys) limitMemory(node int) (restore func()) {
 	return func() { c.cluster.Nodes()[node].Do(c.t, "CONFIG", "SET", "maxmemory", "0") }
 }
 
-// If a later node fails, TakeUpTo refunds what it has taken on the nodes before.
+// If a later node fails, TakeUpTo cancels what it has taken on the nodes before.
 func TestTakeUpToFailsOnOneNode(t *testing.T) {
 	t.Parallel()
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {
@@ -121,26 +121,32 @@ func TestRepeatedHoldIsDenied(t *testing.T) {
 	c.mustRemain(7, 10, 1)
 }
 
-// The reply of one node is lost, and another node denies. The first node has opened the
-// hold, so it is cancelled there, too.
-func TestHoldWithLostReplyIsCancelled(t *testing.T) {
-	t.Parallel()
-	c := newClusterKeys(t, headgate.TokenBucket)
-	proxy := testserver.Proxy(t, c.cluster.Nodes()[2].Addr())
+// client returns a client of the cluster that uses the proxy for the last node.
+func (c *clusterKeys) client(proxy *testserver.FaultProxy) redisstore.Client {
+	c.t.Helper()
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: c.cluster.Addrs(), DisableCache: true,
 		DialCtxFn: func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
-			if addr == c.cluster.Nodes()[2].Addr() {
+			if proxy != nil && addr == c.cluster.Nodes()[2].Addr() {
 				addr = proxy.Addr()
 			}
 			return d.DialContext(ctx, "tcp", addr)
 		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	t.Cleanup(client.Close)
-	s, err := redisstore.New(redisstore.Rueidis(client), nil)
+	c.t.Cleanup(client.Close)
+	return redisstore.Rueidis(client)
+}
+
+// The reply of one node is lost, and another node denies. The first node has opened the
+// hold, so it is cancelled there, too.
+func TestHoldWithLostReplyIsCancelled(t *testing.T) {
+	t.Parallel()
+	c := newClusterKeys(t, headgate.TokenBucket)
+	proxy := testserver.Proxy(t, c.cluster.Nodes()[2].Addr())
+	s, err := redisstore.New(c.client(proxy), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

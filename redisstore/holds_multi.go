@@ -15,7 +15,8 @@ import (
 // if all keys may be in one call, as in [Store.ApplyAll]. Otherwise it sends one call for
 // each hash slot. If one of them does not open its holds, ApplyHolds cancels the holds
 // that the others opened, which has the effect that they were never opened. TakeUpTo
-// makes the calls one after another, and refunds what it has taken if one of them fails.
+// makes the calls one after another, and corrects what the earlier ones have taken; see
+// [holdTransaction.takeUpTo].
 func (s *Store) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
@@ -30,7 +31,7 @@ func (s *Store) ApplyHolds(
 	case verb == headgate.OpenHold:
 		x.mode = openAll
 	case verb == headgate.TakeUpTo && len(ops) > 1:
-		x.mode = upToAll
+		x.mode, ttl = upToAll, 0
 	}
 	if err := x.read(now, ttl, ops); err != nil {
 		return 0, err
@@ -50,14 +51,24 @@ func (s *Store) ApplyHolds(
 type holdTransaction struct {
 	callGroups
 	verb headgate.HoldVerb
-	ops  []*op // one for each key and id
-	opOf []*op // the operation of each op of the call
+	ops  []*op         // one for each key and id
+	opOf []*op         // the operation of each op of the call
+	same map[opKey]*op // nil if the call has one op
+}
+
+// opKey identifies the ops of a call that are one operation.
+type opKey struct {
+	redisKey string
+	id       headgate.HoldID
 }
 
 // read converts the ops to operations and groups them into calls. Ops with the same key
 // and id are one operation with the sum of their costs, except those of TakeUpTo.
 func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []headgate.HoldOp) error {
 	checked := make([]*op, 0, len(ops)) // one for each op of the call
+	if len(ops) > 1 {
+		x.same = make(map[opKey]*op, len(ops))
+	}
 	for i := range ops {
 		in := &ops[i]
 		r, guide, err := x.store.ruleOf(i, in.Bound)
@@ -72,10 +83,14 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 			return err
 		}
 		checked = append(checked, o)
-		if same := x.find(o); same != nil && x.mode != upToAll {
+		key := opKey{o.redisKey, o.hold.id}
+		if same := x.same[key]; same != nil && x.mode != upToAll {
 			same.request.N = min(same.request.N+o.request.N, maxUnits)
 			x.opOf = append(x.opOf, same)
 			continue
+		}
+		if x.same != nil {
+			x.same[key] = o
 		}
 		x.ops, x.opOf = append(x.ops, o), append(x.opOf, o)
 		x.add(o)
@@ -105,15 +120,6 @@ func setSums(verb headgate.HoldVerb, ops ...*op) {
 	}
 }
 
-func (x *holdTransaction) find(o *op) *op {
-	for _, other := range x.ops {
-		if other.redisKey == o.redisKey && other.hold.id == o.hold.id {
-			return other
-		}
-	}
-	return nil
-}
-
 func (x *holdTransaction) run(ctx context.Context) error {
 	if x.mode == upToAll && len(x.groups) > 1 {
 		return x.takeUpTo(ctx)
@@ -124,52 +130,6 @@ func (x *holdTransaction) run(ctx context.Context) error {
 		x.cancel(ctx, x.partlyOpened())
 	}
 	return err
-}
-
-// takeUpTo takes units in several calls, one after another, and at most as many as in the
-// call before. Then it refunds what the earlier calls have taken in excess. If a call
-// fails, it refunds everything that the calls before it have taken.
-func (x *holdTransaction) takeUpTo(ctx context.Context) error {
-	granted := int64(maxUnits)
-	for _, g := range x.groups {
-		for _, k := range g.keys {
-			for _, o := range k.ops {
-				o.request.N = min(o.request.N, granted)
-			}
-		}
-		x.store.send(ctx, []*group{g})
-		if err := x.firstError(); err != nil {
-			x.refundAbove(ctx, 0)
-			return err
-		}
-		granted = g.keys[0].ops[0].hold.granted
-	}
-	x.refundAbove(ctx, granted)
-	return nil
-}
-
-// refundAbove refunds the units that operations have taken above granted, even if the
-// caller's context has ended.
-func (x *holdTransaction) refundAbove(ctx context.Context, granted int64) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
-	defer stop()
-	refunds := callGroups{store: x.store}
-	var refunded [][2]*op
-	for _, o := range x.ops {
-		if excess := o.hold.granted - granted; excess > 0 {
-			refund := &op{rule: o.rule, key: o.key, redisKey: o.redisKey}
-			refund.request = algo.Request{Verb: algo.Refund, T: o.request.T, N: excess}
-			refunds.add(refund)
-			refunded = append(refunded, [2]*op{o, refund})
-		}
-		o.hold.granted = granted
-	}
-	x.store.send(ctx, refunds.groups)
-	for _, pair := range refunded {
-		if pair[1].err == nil {
-			pair[0].decision = pair[1].decision
-		}
-	}
 }
 
 // firstError returns the first error of a call. For holds that are opened, it includes
@@ -217,35 +177,13 @@ func (g *group) hasReplayed() bool {
 
 // cancel cancels the holds of calls, even if the caller's context has ended.
 func (x *holdTransaction) cancel(ctx context.Context, opened []*group) {
-	if len(opened) == 0 {
-		return
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
-	defer stop()
-	var undos []*group
-	var undone [][2]*op // operations whose decisions the script makes, and their undos
-	for _, g := range opened {
-		back := &group{now: g.now}
-		for _, k := range g.keys {
-			for _, o := range k.ops {
-				undo := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, undone: true}}
-				undo.request = algo.Request{Verb: verbCommit, T: o.request.T}
-				back.add(undo)
-				switch {
-				case g.failed:
-				case k.answered:
-					undone = append(undone, [2]*op{o, undo})
-				default:
-					o.decision = o.rule.step.Answer(k.before, g.decidedAt, 0, 0, true)
-				}
-			}
-		}
-		undos = append(undos, back)
-	}
-	x.store.send(ctx, undos)
-	for _, pair := range undone {
-		if pair[1].err == nil {
-			pair[0].decision = pair[1].decision
+	for _, c := range x.correct(ctx, opened, 0) {
+		switch k := c.group.find(c.of.redisKey); {
+		case c.group.failed:
+		case !k.answered:
+			c.of.decision = c.of.rule.step.Answer(k.before, c.group.decidedAt, 0, 0, true)
+		case c.err == nil:
+			c.of.decision = c.decision
 		}
 	}
 }
