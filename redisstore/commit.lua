@@ -22,7 +22,7 @@ for k = 1, plain do
     if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)
-      elseif #KEYS > 1 and type(redis.pcall('GET', key)) == 'table' then
+      elseif state_count > 1 and type(redis.pcall('GET', key)) == 'table' then
         foreign[k] = true -- not a string: MGET returns nothing for it
       end
     else

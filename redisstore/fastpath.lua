@@ -1,5 +1,5 @@
 -- The fast path executes the most frequent runs: takes and peeks of plain states.
-while pos <= size and mode == EACH and plain == #KEYS and not any_held do
+while pos <= size and mode == EACH and log_count == 0 and not any_held do
   local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
   if verb > PEEK then
     break

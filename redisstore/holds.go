@@ -51,7 +51,7 @@ func (h *holdOp) hasRecord(o *op) bool {
 func recordKey(redisKey string) string { return redisKey + "~~" }
 
 // appendHoldArgs appends the arguments of a verb of holds to a run.
-func (g *group) appendHoldArgs(b []byte, o *op) []byte {
+func (g *group) appendHoldArgs(b []byte, k *keyOps, o *op) []byte {
 	h := o.hold
 	if h.lease != nil {
 		return h.appendLeaseArgs(b)
@@ -75,8 +75,7 @@ func (g *group) appendHoldArgs(b []byte, o *op) []byte {
 	if !h.hasRecord(o) {
 		return binary.LittleEndian.AppendUint16(b, 0)
 	}
-	g.records++
-	return binary.LittleEndian.AppendUint16(b, uint16(g.records))
+	return binary.LittleEndian.AppendUint16(b, uint16(k.record))
 }
 
 // flags returns the settings as in holds.lua.

@@ -229,7 +229,7 @@ end
 -- keep_record keeps a hold that has ended until its deadline. If there are more than
 -- max_open, it drops those with the earliest deadlines.
 local function keep_record(record, hold, max_open)
-  local key = KEYS[record]
+  local key = KEYS[state_count + record]
   redis.call('ZREMRANGEBYSCORE', key, '-inf', t)
   redis.call('ZADD', key, hold.deadline, hold.id, hold.deadline, hold.id .. hold.sum)
   local excess = redis.call('ZCARD', key) - 2 * max_open

@@ -100,7 +100,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
-	return nil
+	return x.checkSize()
 }
 
 // setSums adds the checksums of the requests to the ids of holds that are opened. No

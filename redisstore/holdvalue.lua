@@ -14,7 +14,8 @@
 -- The holds of a key that have ended before their deadlines are in a sorted set, another
 -- key, so that a repeated request has no effect. Each hold has two members with its
 -- deadline as the score: its name, and its name with the checksum. The run has the number
--- of this key, or 0 if a request to open the hold cannot be a repeated one.
+-- of this key among the keys of records, or 0 if a request to open the hold cannot be a
+-- repeated one.
 local holds = {}
 local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI4', 44
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
@@ -38,7 +39,7 @@ end
 
 -- ended_hold returns the deadline of a hold that has ended, if that is after t.
 local function ended_hold(record, id)
-  local deadline = tonumber(redis.call('ZSCORE', KEYS[record], id) or 0)
+  local deadline = tonumber(redis.call('ZSCORE', KEYS[state_count + record], id) or 0)
   return deadline > t and deadline or nil
 end
 

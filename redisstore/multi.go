@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
@@ -74,6 +75,16 @@ func (c *callGroups) add(o *op) {
 	g.add(o)
 }
 
+// checkSize returns an error if a call has more keys than a run can number.
+func (c *callGroups) checkSize() error {
+	for _, g := range c.groups {
+		if n := len(g.keys); n > math.MaxUint16 {
+			return fmt.Errorf("redisstore: %w: %d keys in one script call; must be at most %d", headgate.ErrInvalidPolicy, n, math.MaxUint16)
+		}
+	}
+	return nil
+}
+
 // transaction is the state of one ApplyAll call.
 type transaction struct {
 	callGroups
@@ -99,7 +110,7 @@ func (x *transaction) read(now headgate.Instant, ops []headgate.Op) error {
 		}
 		x.add(o)
 	}
-	return nil
+	return x.checkSize()
 }
 
 // ruleOf returns the rule to which op i of a call is bound. guide is nil unless its keys

@@ -6,10 +6,11 @@
 -- algorithm with a given number.
 --
 -- ARGV[1] is the header: the instant in µs, or -1 for the server's clock; the mode; the
--- number of keys with plain states, which precede the keys with logs; and the rules,
--- each with its algorithm and its parameters. ARGV[2] is the list of runs. A run
--- consists of the number of its key, the number of its rule, a verb, a count, units,
--- and the arguments of the verb. Numbers are packed by struct, little-endian.
+-- number of keys with plain states; the number of keys with logs, which follow them; the
+-- number of rules; and the rules, each with its algorithm and its parameters. The last
+-- keys have the records of ended holds. ARGV[2] is the list of runs. A run consists of
+-- the number of its key, the number of its rule, a verb, a count, units, and the
+-- arguments of the verb. Numbers are packed by struct, little-endian.
 --
 -- The reply is one string: the instant, then the previous value of each plain state,
 -- then the decisions of each run on a log. For plain states the caller repeats the
@@ -34,7 +35,8 @@ local UNUSED = {a = 0, b = 0, c = 0}
 local DAY, MIN_EXTRA, MAX_EXTRA = 86400000, 10000, 60000 -- ms
 
 local head, runs = ARGV[1], ARGV[2]
-local t, mode, plain, rule_count, at = unpack_from('<dBHH', head)
+local t, mode, plain, log_count, rule_count, at = unpack_from('<dBHHH', head)
+local state_count = plain + log_count
 local server_clock = t < 0
 if server_clock then
   local clock = redis.call('TIME')
@@ -104,14 +106,28 @@ local function ttl_of_write(key, reset_at)
   return needed
 end
 
+-- read_values returns the strings of the keys from number first to number last. It reads
+-- some at a time, because a Lua function has at most 8,000 results.
+local MAX_READ = 4096
+local function read_values(first, last)
+  local values = redis.call('MGET', unpack(KEYS, first, min(last, first + MAX_READ - 1)))
+  for from = first + MAX_READ, last, MAX_READ do
+    local more = redis.call('MGET', unpack(KEYS, from, min(last, from + MAX_READ - 1)))
+    for i = 1, #more do
+      values[#values + 1] = more[i]
+    end
+  end
+  return values
+end
+
 -- Read the states of the keys with plain states. A value that was written by another
 -- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
 -- is an error.
 local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
 local held, any_held, holds_of = {}, false, nil
-if plain > 0 and #KEYS > 1 and mode == EACH then
+if plain > 0 and state_count > 1 and mode == EACH then
   -- MGET returns nothing for a key that is not a string; see commit.lua.
-  before = redis.call('MGET', unpack(KEYS, 1, plain))
+  before = read_values(1, plain)
 else
   for k = 1, plain do
     before[k] = redis.call('GET', KEYS[k])

@@ -76,7 +76,7 @@ func algorithmsText() string {
 func storeText() string {
 	ledgers := luaFunction("make_ledgers", algo.LuaLocal("ledger", algo.LedgerLua())+holdsLua)
 	holds := luaFunction("make_holds", strings.Replace(holdValueLua, "--LEDGERS\n", ledgers, 1))
-	logs := "local log_store = #KEYS > plain and (function()\n" + logLua + logChunksLua + "return log_store\nend)()\n"
+	logs := "local log_store = log_count > 0 and (function()\n" + logLua + logChunksLua + "return log_store\nend)()\n"
 	slow := strings.Replace(slowpathLua, "--HOLDS\n", holds, 1)
 	return preludeLua + fastpathLua + "if pos <= size then\n" + logs + slow + "end\n" + commitLua
 }

@@ -36,7 +36,7 @@ end
 
 -- log_of returns the log of key k, or false if the value was written by another program.
 -- MGET returns nothing for a log that is a hash; see log_store.open.
-local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
+local values = log_count > 0 and read_values(plain + 1, state_count)
 local function log_of(k)
   if logs[k] == nil then
     logs[k] = log_store.open(KEYS[k], values[k - plain]) or false
@@ -212,7 +212,7 @@ else
   run_all()
 end
 holds_of = holds_made
-for k = plain + 1, #KEYS do
+for k = plain + 1, state_count do
   local used = logs[k] and last_rule[k] and mode ~= PEEK_ALL -- a peek may use another limit
   if used and (not holds_made or holds_made.encode_log(k)) then
     log_store.save(logs[k], last_rule[k])

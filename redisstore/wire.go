@@ -79,7 +79,7 @@ type group struct {
 	taken     bool     // whether all operations were allowed; only in mode takeAll
 	decidedAt int64    // instant of the decision in µs
 	failed    bool     // whether there is no valid reply
-	records   int      // number of keys of states and of records that were encoded so far
+	records   int      // number of keys with records of ended holds
 }
 
 // keyOps contains the operations on one key, in order.
@@ -93,6 +93,7 @@ type keyOps struct {
 	foreign  bool  // whether the value was written by another program
 	held     bool  // whether the key has open holds
 	leased   int64 // units of the key that are on lease
+	record   int   // number of the key with its records in the call, or 0 if the call does not use it
 	first    [1]*op
 }
 
@@ -146,22 +147,39 @@ func (g *group) find(redisKey string) *keyOps {
 
 // call encodes the group as a script call.
 func (g *group) call() Call {
-	redisKeys, header, runs := make([]string, 0, len(g.keys)), g.header(), make([]byte, 0, 18*len(g.keys))
-	for _, k := range g.keys {
-		redisKeys = append(redisKeys, k.redisKey)
-	}
-	g.records = len(redisKeys)
-	for i := range g.keys {
-		runs = g.appendRuns(runs, i)
+	header, runs := g.header(), make([]byte, 0, 18*len(g.keys))
+	g.numberRecords()
+	redisKeys := make([]string, 0, len(g.keys)+g.records)
+	for i, k := range g.keys {
+		redisKeys, runs = append(redisKeys, k.redisKey), g.appendRuns(runs, i)
 	}
 	for _, k := range g.keys {
-		for _, o := range k.ops {
-			if o.hold != nil && o.hold.hasRecord(o) {
-				redisKeys = append(redisKeys, recordKey(o.redisKey))
-			}
+		if k.record > 0 {
+			redisKeys = append(redisKeys, recordKey(k.redisKey))
 		}
 	}
 	return Call{Script: decideScript.text, SHA: decideScript.sha, Keys: redisKeys, Args: []string{string(header), string(runs)}}
+}
+
+// numberRecords numbers the keys with the records that the operations use.
+func (g *group) numberRecords() {
+	g.records = 0
+	for _, k := range g.keys {
+		if k.hasRecord() {
+			g.records++
+			k.record = g.records
+		}
+	}
+}
+
+// hasRecord reports whether an operation uses the key of ended holds.
+func (k *keyOps) hasRecord() bool {
+	for _, o := range k.ops {
+		if o.hold != nil && o.hold.hasRecord(o) {
+			return true
+		}
+	}
+	return false
 }
 
 // header encodes the header of the call. It moves keys with plain states before keys
@@ -173,9 +191,10 @@ func (g *group) header() []byte {
 			g.ruleNumber(o.rule)
 		}
 	}
-	b := appendDouble(make([]byte, 0, 12+80*len(g.rules)), g.now)
+	b := appendDouble(make([]byte, 0, 15+80*len(g.rules)), g.now)
 	b = append(b, byte(g.mode))
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.keys)-plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(g.rules)))
 	for _, r := range g.rules {
 		b = r.appendHeader(b, g.now)
@@ -222,7 +241,7 @@ func (g *group) appendRuns(b []byte, key int) []byte {
 		b = binary.LittleEndian.AppendUint32(b, uint32(n))
 		b = appendDouble(b, o.request.N)
 		if b = o.appendVerbArgs(b); o.hold != nil {
-			b = g.appendHoldArgs(b, o)
+			b = g.appendHoldArgs(b, g.keys[key], o)
 		}
 		i += n
 	}

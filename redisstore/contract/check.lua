@@ -104,7 +104,7 @@ elseif capacity * period / rate > MAX_FILL then
 end
 
 local terms = terms_of(name, rate, period, capacity)
-local head = struct.pack('<dBHHBB', at, 0, log and 0 or 1, 1, number, #terms)
+local head = struct.pack('<dBHHHBB', at, 0, log and 0 or 1, log and 1 or 0, 1, number, #terms)
 for i = 1, #terms do
   head = head .. struct.pack('<d', terms[i])
 end
