@@ -3,10 +3,17 @@
 local ledgers, NOT_HELD = {}, {}
 local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 13 -- the verbs after OPEN
 
+-- Flags of HEAD, and of the arguments of a run: RELEASE releases the units of a hold that
+-- expires, CLIP charges no units that are not available, and NO_RECORD keeps no record of
+-- the hold.
+local RELEASE, CLIP, NO_RECORD = 1, 2, 4
+local CHANGE, COMMIT_ARGS, EXTEND_ARGS = '<I4dI4ddI4', '<c12BdH', '<c12d'
+local REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 1, 2, 3, 4, 5 -- the statuses after OK
+
 -- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
 -- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
 -- a lease that was carried.
-local LEASED, KIND = 8, 1073741824
+local KIND = 1073741824
 
 local function has(flags, flag)
   return flags % (2 * flag) >= flag
@@ -143,7 +150,7 @@ local function begin(k, rule, s)
     expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
-  base[k], base[-k] = base[k] or e.s, base[-k] or e.leased
+  base[k], base_leased[k] = base[k] or e.s, base_leased[k] or e.leased
   return e
 end
 

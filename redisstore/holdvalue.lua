@@ -17,20 +17,18 @@
 -- of this key among the keys of records, or 0 if a request to open the hold cannot be a
 -- repeated one.
 local holds = {}
-local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI4', 44
+local HEAD, RECORD, RECORD_BYTES = '<BddI4I4', '<c12c4dddI4', 44
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
 local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
--- Flags: NO_RECORD is that of an undone hold. A head with LEASED has leases; see
--- holds.lua.
-local RELEASE, CLIP, NO_RECORD, LEASED = 1, 2, 4, 8
-local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BdH', '<c12d'
-local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
+local OPEN_ARGS = '<c12c4dBdH'
+local OK = 0 -- a status; the others are in holds.lua
+local LEASED = 8 -- a flag of HEAD: the key has leases; the others are in holds.lua
 
 -- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
--- holds, if open_encoded has opened one, and the last deadline of these; the state at the
--- beginning of the script, after the holds that had expired were ended; with the
--- negative number of the key, the units that were on lease then.
-local entries, opened, last_opened, base = {}, {}, {}, {}
+-- holds, if open_encoded has opened one, and the last deadline of these; the state, and
+-- the units on lease, at the beginning of the script, after the holds that had expired
+-- were ended.
+local entries, opened, last_opened, base, base_leased = {}, {}, {}, {}, {}
 
 -- stored_expiry returns the expiry that is stored in the value of key k, or 0.
 local function stored_expiry(k)
@@ -134,7 +132,7 @@ end
 
 -- leased returns the units of key k that were on lease then.
 function holds.leased(k)
-  return base[-k] or 0
+  return base_leased[k] or 0
 end
 
 -- encode returns the value of key k with the state s.

@@ -1647,10 +1647,11 @@ local function decide(KEYS, ARGV)
 -- algorithm with a given number.
 --
 -- ARGV[1] is the header: the instant in µs, or -1 for the server's clock; the mode; the
--- number of keys with plain states, which precede the keys with logs; and the rules,
--- each with its algorithm and its parameters. ARGV[2] is the list of runs. A run
--- consists of the number of its key, the number of its rule, a verb, a count, units,
--- and the arguments of the verb. Numbers are packed by struct, little-endian.
+-- number of keys with plain states; the number of keys with logs, which follow them; the
+-- number of rules; and the rules, each with its algorithm and its parameters. The last
+-- keys have the records of ended holds. ARGV[2] is the list of runs. A run consists of
+-- the number of its key, the number of its rule, a verb, a count, units, and the
+-- arguments of the verb. Numbers are packed by struct, little-endian.
 --
 -- The reply is one string: the instant, then the previous value of each plain state,
 -- then the decisions of each run on a log. For plain states the caller repeats the
@@ -1675,7 +1676,8 @@ local UNUSED = {a = 0, b = 0, c = 0}
 local DAY, MIN_EXTRA, MAX_EXTRA = 86400000, 10000, 60000 -- ms
 
 local head, runs = ARGV[1], ARGV[2]
-local t, mode, plain, rule_count, at = unpack_from('<dBHH', head)
+local t, mode, plain, log_count, rule_count, at = unpack_from('<dBHHH', head)
+local state_count = plain + log_count
 local server_clock = t < 0
 if server_clock then
   local clock = redis.call('TIME')
@@ -1745,14 +1747,28 @@ local function ttl_of_write(key, reset_at)
   return needed
 end
 
+-- read_values returns the strings of the keys from number first to number last. It reads
+-- some at a time, because a Lua function has at most 8,000 results.
+local MAX_READ = 4096
+local function read_values(first, last)
+  local values = redis.call('MGET', unpack(KEYS, first, min(last, first + MAX_READ - 1)))
+  for from = first + MAX_READ, last, MAX_READ do
+    local more = redis.call('MGET', unpack(KEYS, from, min(last, from + MAX_READ - 1)))
+    for i = 1, #more do
+      values[#values + 1] = more[i]
+    end
+  end
+  return values
+end
+
 -- Read the states of the keys with plain states. A value that was written by another
 -- program is foreign and is not changed. In the all-or-nothing modes, a foreign value
 -- is an error.
 local before, found, states, expires_at, foreign, last_rule = {}, {}, {}, {}, {}, {}
 local held, any_held, holds_of = {}, false, nil
-if plain > 0 and #KEYS > 1 and mode == EACH then
+if plain > 0 and state_count > 1 and mode == EACH then
   -- MGET returns nothing for a key that is not a string; see commit.lua.
-  before = redis.call('MGET', unpack(KEYS, 1, plain))
+  before = read_values(1, plain)
 else
   for k = 1, plain do
     before[k] = redis.call('GET', KEYS[k])
@@ -1799,7 +1815,7 @@ local function take_times(x, w, s, n, count)
 end
 
 -- The fast path executes the most frequent runs: takes and peeks of plain states.
-while pos <= size and mode == EACH and plain == #KEYS and not any_held do
+while pos <= size and mode == EACH and log_count == 0 and not any_held do
   local k, r, verb, count, n, next = unpack_from(RUN, runs, pos)
   if verb > PEEK then
     break
@@ -1811,7 +1827,7 @@ while pos <= size and mode == EACH and plain == #KEYS and not any_held do
   last_rule[k], pos = rule, next
 end
 if pos <= size then
-local log_store = #KEYS > plain and (function()
+local log_store = log_count > 0 and (function()
 -- The storage of sliding logs. An entry consists of an instant and the running total of
 -- units up to this entry. Totals are stored modulo 2^32: a log has at most 10^9 units,
 -- so the difference of two totals is exact. The units of a range of entries are such a
@@ -2550,7 +2566,7 @@ end
 
 -- log_of returns the log of key k, or false if the value was written by another program.
 -- MGET returns nothing for a log that is a hash; see log_store.open.
-local values = #KEYS > plain and redis.call('MGET', unpack(KEYS, plain + 1))
+local values = log_count > 0 and read_values(plain + 1, state_count)
 local function log_of(k)
   if logs[k] == nil then
     logs[k] = log_store.open(KEYS[k], values[k - plain]) or false
@@ -2636,22 +2652,21 @@ local function make_holds()
 -- The holds of a key that have ended before their deadlines are in a sorted set, another
 -- key, so that a repeated request has no effect. Each hold has two members with its
 -- deadline as the score: its name, and its name with the checksum. The run has the number
--- of this key, or 0 if a request to open the hold cannot be a repeated one.
+-- of this key among the keys of records, or 0 if a request to open the hold cannot be a
+-- repeated one.
 local holds = {}
-local HEAD, CHANGE, RECORD, RECORD_BYTES = '<BddI4I4', '<I4dI4ddI4', '<c12c4dddI4', 44
+local HEAD, RECORD, RECORD_BYTES = '<BddI4I4', '<c12c4dddI4', 44
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
 local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
--- Flags: NO_RECORD is that of an undone hold. A head with LEASED has leases; see
--- holds.lua.
-local RELEASE, CLIP, NO_RECORD, LEASED = 1, 2, 4, 8
-local OPEN_ARGS, COMMIT_ARGS, EXTEND_ARGS = '<c12c4dBdH', '<c12BdH', '<c12d'
-local OK, REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 0, 1, 2, 3, 4, 5
+local OPEN_ARGS = '<c12c4dBdH'
+local OK = 0 -- a status; the others are in holds.lua
+local LEASED = 8 -- a flag of HEAD: the key has leases; the others are in holds.lua
 
 -- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
--- holds, if open_encoded has opened one, and the last deadline of these; the state at the
--- beginning of the script, after the holds that had expired were ended; with the
--- negative number of the key, the units that were on lease then.
-local entries, opened, last_opened, base = {}, {}, {}, {}
+-- holds, if open_encoded has opened one, and the last deadline of these; the state, and
+-- the units on lease, at the beginning of the script, after the holds that had expired
+-- were ended.
+local entries, opened, last_opened, base, base_leased = {}, {}, {}, {}, {}
 
 -- stored_expiry returns the expiry that is stored in the value of key k, or 0.
 local function stored_expiry(k)
@@ -2660,7 +2675,7 @@ end
 
 -- ended_hold returns the deadline of a hold that has ended, if that is after t.
 local function ended_hold(record, id)
-  local deadline = tonumber(redis.call('ZSCORE', KEYS[record], id) or 0)
+  local deadline = tonumber(redis.call('ZSCORE', KEYS[state_count + record], id) or 0)
   return deadline > t and deadline or nil
 end
 
@@ -3144,10 +3159,17 @@ end)()
 local ledgers, NOT_HELD = {}, {}
 local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 13 -- the verbs after OPEN
 
+-- Flags of HEAD, and of the arguments of a run: RELEASE releases the units of a hold that
+-- expires, CLIP charges no units that are not available, and NO_RECORD keeps no record of
+-- the hold.
+local RELEASE, CLIP, NO_RECORD = 1, 2, 4
+local CHANGE, COMMIT_ARGS, EXTEND_ARGS = '<I4dI4ddI4', '<c12BdH', '<c12d'
+local REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 1, 2, 3, 4, 5 -- the statuses after OK
+
 -- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
 -- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
 -- a lease that was carried.
-local LEASED, KIND = 8, 1073741824
+local KIND = 1073741824
 
 local function has(flags, flag)
   return flags % (2 * flag) >= flag
@@ -3284,7 +3306,7 @@ local function begin(k, rule, s)
     expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
-  base[k], base[-k] = base[k] or e.s, base[-k] or e.leased
+  base[k], base_leased[k] = base[k] or e.s, base_leased[k] or e.leased
   return e
 end
 
@@ -3370,7 +3392,7 @@ end
 -- keep_record keeps a hold that has ended until its deadline. If there are more than
 -- max_open, it drops those with the earliest deadlines.
 local function keep_record(record, hold, max_open)
-  local key = KEYS[record]
+  local key = KEYS[state_count + record]
   redis.call('ZREMRANGEBYSCORE', key, '-inf', t)
   redis.call('ZADD', key, hold.deadline, hold.id, hold.deadline, hold.id .. hold.sum)
   local excess = redis.call('ZCARD', key) - 2 * max_open
@@ -3389,7 +3411,7 @@ local function run_commit(e, n, pos)
     end
     ledger.finish(e, t, i, n, has(flags, CLIP))
     e.changed = true
-  elseif ended_hold(record, id) then
+  elseif record > 0 and ended_hold(record, id) then
     status = REPLAYED
   else
     status = UNKNOWN
@@ -3420,6 +3442,7 @@ local function run_adjust(e, verb, n)
 end
 
 local LEASE_ARGS, LEASE_REPLY, NO_ID = '<c12dc12ddd', '<ddBd', ('\0'):rep(12)
+local UP_TO_ARGS, NO_SUM = '<c12dB', ('\0'):rep(4)
 
 -- run_lease ends a lease, begins a lease, or both. The reply has the deadline of the
 -- lease, the units that are then on lease, the status, and the units of the lease.
@@ -3435,7 +3458,7 @@ local function run_lease(e, n, pos)
     e.changed = true
   end
   if units > 0 then
-    newest.sum = newest.sum or NO_ID:sub(1, 4)
+    newest.sum = newest.sum or NO_SUM
     e.next, e.last = min(e.next, deadline), max(e.last, deadline)
   end
   local s = e.s
@@ -3568,19 +3591,20 @@ function ledgers.open_all()
 end
 
 -- take_up_to_all takes as many units as remain under every run, but at most the units of
--- the run.
+-- the run. A run with a TTL opens a hold for these units.
 function ledgers.take_up_to_all()
   local list, runs_of, granted = {}, {}, EXACT
   while pos <= size do
-    local k, r, n, _
+    local c, k, r, n, _ = {}, nil, nil, nil, nil
     k, r, _, _, n, pos = unpack_from(RUN, runs, pos)
+    c.id, c.ttl, c.flags, pos = unpack_from(UP_TO_ARGS, runs, pos)
     if k > plain then
       log_of(k)
     end
-    local e = begin(k, rules[r], states[k])
-    e.write, last_rule[k], states[k] = true, rules[r], e.s
+    c.k, c.rule, c.e = k, rules[r], begin(k, rules[r], states[k])
+    c.e.write, last_rule[k], states[k] = true, c.rule, c.e.s
     runs_of[k], granted = (runs_of[k] or 0) + 1, min(granted, n)
-    list[#list + 1] = {k = k, e = e, rule = rules[r]}
+    list[#list + 1] = c
   end
   for i = 1, #list do
     local c = list[i]
@@ -3591,6 +3615,9 @@ function ledgers.take_up_to_all()
     local c = list[i]
     use(c.e, c.rule, states[c.k])
     ledger.take(c.e, t, granted)
+    if c.ttl > 0 and granted > 0 then
+      add_hold(c.e, c.id, NO_SUM, granted, c.ttl, c.flags)
+    end
     states[c.k] = c.e.s
     reply_with(c.e, OK, granted, granted)
   end
@@ -3739,7 +3766,7 @@ end
 
 -- leased returns the units of key k that were on lease then.
 function holds.leased(k)
-  return base[-k] or 0
+  return base_leased[k] or 0
 end
 
 -- encode returns the value of key k with the state s.
@@ -3900,7 +3927,7 @@ else
   run_all()
 end
 holds_of = holds_made
-for k = plain + 1, #KEYS do
+for k = plain + 1, state_count do
   local used = logs[k] and last_rule[k] and mode ~= PEEK_ALL -- a peek may use another limit
   if used and (not holds_made or holds_made.encode_log(k)) then
     log_store.save(logs[k], last_rule[k])
@@ -3931,7 +3958,7 @@ for k = 1, plain do
     if (server_clock and reset_at <= t and not kept) or (s.a == 0 and s.b == 0 and s.c == 0) then
       if v then
         redis.call('DEL', key)
-      elseif #KEYS > 1 and type(redis.pcall('GET', key)) == 'table' then
+      elseif state_count > 1 and type(redis.pcall('GET', key)) == 'table' then
         foreign[k] = true -- not a string: MGET returns nothing for it
       end
     else
@@ -4081,7 +4108,7 @@ elseif capacity * period / rate > MAX_FILL then
 end
 
 local terms = terms_of(name, rate, period, capacity)
-local head = struct.pack('<dBHHBB', at, 0, log and 0 or 1, 1, number, #terms)
+local head = struct.pack('<dBHHHBB', at, 0, log and 0 or 1, log and 1 or 0, 1, number, #terms)
 for i = 1, #terms do
   head = head .. struct.pack('<d', terms[i])
 end
