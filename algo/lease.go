@@ -68,6 +68,22 @@ func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (L
 	return out, nil
 }
 
+// expireLeases ends the leases that have expired by t, the earliest deadline first.
+func (l *Ledger) expireLeases(a Account, t int64) {
+	for l.leased > 0 {
+		first := -1
+		for i := range l.Holds {
+			if h := &l.Holds[i]; h.isLease() && h.Deadline <= t && (first < 0 || h.Deadline < l.Holds[first].Deadline) {
+				first = i
+			}
+		}
+		if first < 0 {
+			return
+		}
+		l.endLease(a, l.Holds[first].Deadline, first, l.Holds[first].Units)
+	}
+}
+
 func (l *Ledger) findLease(id headgate.HoldID) int {
 	if i := l.Find(id); i >= 0 && l.Holds[i].isLease() {
 		return i

@@ -20,6 +20,22 @@ function leases.finish(l, t, i, spent)
   observe(l, t)
 end
 
+-- expire ends the leases that have expired by t, the earliest deadline first.
+function leases.expire(l, t)
+  while l.leased > 0 do
+    local list, first = l.list, nil
+    for i = 1, #list do
+      if list[i].kind and list[i].deadline <= t and not (first and list[first].deadline <= list[i].deadline) then
+        first = i
+      end
+    end
+    if not first then
+      return
+    end
+    leases.finish(l, list[first].deadline, first, list[first].units)
+  end
+end
+
 -- apply ends the lease c.previous, of which c.spent units were spent, and begins the
 -- lease c.id. Either may be nil. It returns the units of the new lease, its deadline,
 -- and whether the other lease was open. It returns nil if that had fewer than c.spent

@@ -28,6 +28,15 @@ type Hold struct {
 // for tokens).
 type Debt struct{ Whole, Rest int64 }
 
+// plus returns a + b.
+func (a Debt) plus(b Debt, denominator int64) Debt {
+	d := Debt{a.Whole + b.Whole, a.Rest + b.Rest}
+	if d.Rest >= denominator {
+		d.Whole, d.Rest = d.Whole+1, d.Rest-denominator
+	}
+	return d
+}
+
 // less reports whether a is below b.
 func (a Debt) less(b Debt) bool { return a.Whole < b.Whole || a.Whole == b.Whole && a.Rest < b.Rest }
 
@@ -120,60 +129,51 @@ func (l *Ledger) Clear() {
 	l.Unit, l.next, l.leased = Unit{}, 0, 0
 }
 
-// HasExpired reports whether a hold has expired by t.
-func (l *Ledger) HasExpired(t int64) bool { return l.firstExpired(t) >= 0 }
-
-// Expire ends the holds that have expired by t, the earliest deadline first, and calls
-// ended with each of them. If release is true, each of them is corrected as if it had
-// been cancelled at its deadline; otherwise its units stay spent. The units of a lease
-// stay spent. Then Expire raises the debt to that of the units on lease. Call Expire
-// first in every operation.
-func (l *Ledger) Expire(a Account, t int64, release bool, ended func(Hold)) {
-	for {
-		i := l.firstExpired(t)
-		if i < 0 {
-			l.raise(a, t)
-			return
-		}
-		h := l.Holds[i]
-		switch {
-		case h.isLease():
-			l.endLease(a, h.Deadline, i, h.Units)
-		case release:
-			l.Prepare(a, h.Deadline)
-			l.correct(a, i, h.Deadline, h.Units)
-			fallthrough
-		default:
-			l.remove(i)
-		}
-		ended(h)
+// HasExpired reports whether a record has expired by t. It reads all records only if one
+// of them may have expired.
+func (l *Ledger) HasExpired(t int64) bool {
+	if len(l.Holds) == 0 || t < l.next {
+		return false
 	}
+	l.next = maxExact
+	for i := range l.Holds {
+		l.next = min(l.next, l.Holds[i].Deadline)
+	}
+	return l.next <= t
+}
+
+// Expire ends the records that have expired by t, and returns their number. First it ends
+// the leases, the earliest deadline first: their units stay spent. Then it ends the
+// holds. If release is true, they are corrected as if they had charged nothing; otherwise
+// their units stay spent. Last, Expire raises the debt to that of the units on lease. Call
+// Expire first in every operation. It reads each record once, and again for each lease
+// that has expired.
+func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
+	if l.HasExpired(t) {
+		before := len(l.Holds)
+		l.expireLeases(a, t)
+		if release && l.HasExpired(t) {
+			l.Prepare(a, t)
+			l.correct(a, t, 0, func(i int) int64 {
+				if h := &l.Holds[i]; h.Deadline <= t {
+					return h.Units
+				}
+				return 0
+			})
+		}
+		l.removeExpired(t)
+		ended = before - len(l.Holds)
+	}
+	l.raise(a, t)
+	return ended
 }
 
 // Release changes the account as Expire does, but leaves the ledger unchanged: for a
 // peek, with a copy of the account. It returns the ledger after Expire.
 func (l *Ledger) Release(a Account, t int64, release bool) *Ledger {
 	copied := &Ledger{Holds: slices.Clone(l.Holds), Unit: l.Unit, Changes: slices.Clone(l.Changes), next: l.next, leased: l.leased}
-	copied.Expire(a, t, release, func(Hold) {})
+	copied.Expire(a, t, release)
 	return copied
-}
-
-// firstExpired returns the index of the hold with the earliest deadline, if that is not
-// later than t, or -1.
-func (l *Ledger) firstExpired(t int64) int {
-	if len(l.Holds) == 0 || t < l.next {
-		return -1
-	}
-	first := 0
-	for i := range l.Holds {
-		if l.Holds[i].Deadline < l.Holds[first].Deadline {
-			first = i
-		}
-	}
-	if l.next = l.Holds[first].Deadline; l.next > t {
-		return -1
-	}
-	return first
 }
 
 // Prepare records the debt and converts the state to the present limit. Call it before a
@@ -235,7 +235,14 @@ func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 		actual = 0
 	}
 	if actual <= held {
-		l.correct(a, i, t, held-actual)
+		if actual < held {
+			l.correct(a, t, i, func(j int) int64 {
+				if j == i {
+					return held - actual
+				}
+				return 0
+			})
+		}
 		l.remove(i)
 		return
 	}
@@ -301,31 +308,35 @@ func (l *Ledger) releasedBy(n int64) (at int64) {
 	return at
 }
 
-// correct changes the state as if n units fewer had been charged when hold i was opened,
-// and the least debts of all segments since then.
+// correct changes the state as if fewer units had been charged when each hold from first
+// on was opened, and the least debts of all segments since then. refund returns how many
+// units fewer, for the index of a hold. Call Prepare before.
 //
-// Let m(t) be the least debt from the beginning of the hold up to t. Without the n units,
-// the debt at t would be lower by min(debt of n, m(t)). In a segment whose least debt is
-// below all earlier ones, m reaches that least debt; in any other, m is constant. Call
-// Prepare before.
-func (l *Ledger) correct(a Account, i int, t, n int64) {
-	if n == 0 {
-		return
-	}
-	c := l.changeAfter(i)
-	unit := l.unitBefore(c)
-	by := unit.debtOf(n)
-	for j := i; j < len(l.Holds); j++ {
-		h := &l.Holds[j]
+// Let m(t) be the least debt from the beginning of a hold up to t. Without n of its
+// units, the debt at t would be lower by min(debt of n, m(t)). In a segment whose least
+// debt is below all earlier ones, m reaches that least debt; in any other, m is constant.
+// What later holds refund is added where they were opened.
+func (l *Ledger) correct(a Account, t int64, first int, refund func(i int) int64) {
+	c := l.changeAfter(first)
+	unit, by := l.unitBefore(c), Debt{}
+	for i := first; i < len(l.Holds); i++ {
+		h := &l.Holds[i]
+		if n := refund(i); n > 0 && unit.D == 0 {
+			a.Correct(t, h.ChargedAt, n, Debt{})
+		} else if n > 0 {
+			by = by.plus(unit.debtOf(n), unit.D)
+		}
 		by = minDebt(by, h.Least)
 		h.Least = h.Least.minus(by, unit.D)
-		if c < len(l.Changes) && l.Changes[c].Before == j+1 {
+		if c < len(l.Changes) && l.Changes[c].Before == i+1 {
 			unit = l.unitBefore(c + 1)
 			by = l.Changes[c].cross(by, unit.D)
 			c++
 		}
 	}
-	a.Correct(t, l.Holds[i].ChargedAt, n, by)
+	if unit.D > 0 {
+		a.Correct(t, 0, 0, by)
+	}
 	l.raise(a, t)
 }
 
@@ -344,5 +355,24 @@ func (l *Ledger) remove(i int) {
 	l.Holds = slices.Delete(l.Holds, i, i+1)
 	if len(l.Changes) > 0 {
 		l.removeFromChanges(i)
+	}
+}
+
+// removeExpired removes the holds that have expired by t in one pass, as remove does.
+func (l *Ledger) removeExpired(t int64) {
+	holds, changes := l.Holds, l.Changes
+	l.Holds, l.Changes, l.next = holds[:0], changes[:0], maxExact
+	c := 0
+	for i := range holds {
+		if h := holds[i]; h.Deadline > t {
+			l.Holds = append(l.Holds, h)
+			l.next = min(l.next, h.Deadline)
+		} else if least := l.newest(); least != nil {
+			*least = minDebt(*least, h.Least)
+		}
+		if c < len(changes) && changes[c].Before == i+1 {
+			l.appendChange(changes[c])
+			c++
+		}
 	}
 }

@@ -216,7 +216,7 @@ func (k *holdKey) save(a algo.Account) {
 // run executes a step as a store does.
 func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 	account := k.account()
-	k.ledger.Expire(account, s.t, k.release, func(algo.Hold) {})
+	k.ledger.Expire(account, s.t, k.release)
 	k.save(account)
 	id := holdID(s.id)
 	i := k.ledger.Find(id)

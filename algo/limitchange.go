@@ -63,7 +63,14 @@ func (l *Ledger) adopt(a Account, t int64) {
 	cut, changed := a.Adopt(t, from)
 	l.Unit = to
 	if changed && from.D > 0 {
-		l.Changes = append(l.Changes, Change{Before: len(l.Holds), Unit: from, Cut: cut, Least: l.debt(a, t)})
+		l.appendChange(Change{Unit: from, Cut: cut, Least: l.debt(a, t)})
+	}
+}
+
+// appendChange adds a change that follows all open holds, if there is an open hold.
+func (l *Ledger) appendChange(c Change) {
+	if c.Before = len(l.Holds); c.Before > 0 {
+		l.Changes = append(l.Changes, c)
 		l.mergeChanges(len(l.Changes) - 1)
 	}
 }

@@ -60,7 +60,7 @@ func (c *cell) expire(b *bound, t int64) {
 		return
 	}
 	a := c.account(b)
-	c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired, func(algo.Hold) {})
+	c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 	c.save(b, a)
 }
 

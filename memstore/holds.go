@@ -81,9 +81,8 @@ func (r *holdRegion) stats() (holds int, bytes int64) {
 // expire ends the holds of k that have expired by t. Their records are removed, so their
 // memory is free.
 func (s *Store) expire(k *heldKey, a algo.Account, t int64, settings headgate.HoldSettings) {
-	k.ledger.Expire(a, t, settings.OnExpiry == headgate.ReleaseExpired, func(algo.Hold) {
-		s.logs.bytes.Add(-holdBytes)
-	})
+	ended := k.ledger.Expire(a, t, settings.OnExpiry == headgate.ReleaseExpired)
+	s.logs.bytes.Add(-holdBytes * int64(ended))
 }
 
 // applyHeld executes a request on a key with open holds. It returns false if the key has

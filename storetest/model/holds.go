@@ -23,7 +23,6 @@ type Holds struct {
 	history []event // since the beginning of the first open hold
 	open    []*hold
 	leases  []*lease
-	begun   int // number of holds and leases until now
 }
 
 // event is a change of the state: units were charged at an instant, or refunded if the
@@ -41,7 +40,6 @@ type hold struct {
 	event    int   // index of the charge in the history
 	mark     int64 // window or instant in which the units were counted
 	deadline int64
-	order    int // position among all holds and leases of the key
 }
 
 // NewHolds returns an unused key without holds.
@@ -49,26 +47,22 @@ func NewHolds(algorithm headgate.Algorithm) *Holds {
 	return &Holds{Key: NewKey(algorithm), base: NewKey(algorithm)}
 }
 
-// Begin ends the holds that have expired at t, in the order of their deadlines, and
-// returns their ids.
+// Begin ends the leases and then the holds that have expired at t, each in the order of
+// their deadlines, and returns the ids of the holds.
 func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 	h.forget()
-	for {
-		first := h.earliest()
-		if lease := h.nextLease(); lease != nil && lease.expires <= t && lease.before(first) {
-			h.endLease(l, lease.expires, lease, lease.units)
-			continue
-		}
-		if first == nil || first.deadline > t {
-			return ended
-		}
+	for lease := h.nextLease(); lease != nil && lease.expires <= t; lease = h.nextLease() {
+		h.endLease(l, lease.expires, lease, lease.units)
+	}
+	for first := h.earliest(); first != nil && first.deadline <= t; first = h.earliest() {
 		if h.Release {
-			h.convert(l, first.deadline)
-			h.correct(l, first, first.deadline, first.units)
+			h.convert(l, t)
+			h.correct(l, first, t, first.units)
 		}
 		h.remove(first)
 		ended = append(ended, first.id)
 	}
+	return ended
 }
 
 // forget removes the events before the first event of an open hold, which no later call
@@ -149,7 +143,7 @@ func (h *Holds) Hold(l headgate.Limit, t int64, id string, n, deadline int64) he
 		d = h.Peek(l, t, 0)
 	}
 	if d.Allowed {
-		h.open = append(h.open, &hold{id: id, units: n, event: len(h.history) - 1, mark: h.Key.mark(), deadline: deadline, order: h.next()})
+		h.open = append(h.open, &hold{id: id, units: n, event: len(h.history) - 1, mark: h.Key.mark(), deadline: deadline})
 	}
 	return d
 }

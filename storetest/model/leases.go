@@ -35,18 +35,6 @@ type lease struct {
 	mark           int64 // window or instant in which the units were counted
 	units, expires int64
 	carried        bool
-	order          int
-}
-
-// before reports whether the lease expires before the hold, which may be nil.
-func (l *lease) before(h *hold) bool {
-	return h == nil || l.expires < h.deadline || l.expires == h.deadline && l.order < h.order
-}
-
-// next returns the position of a hold or lease that begins.
-func (h *Holds) next() int {
-	h.begun++
-	return h.begun
 }
 
 // Lease ends the lease c.Previous, and begins the lease c.ID.
@@ -67,7 +55,7 @@ func (h *Holds) Lease(l headgate.Limit, t int64, c LeaseCall) LeaseReply {
 	if reply.Units = rest + max(0, min(c.Want, room)); reply.Units == 0 {
 		return reply
 	}
-	begun := &lease{id: c.ID, units: reply.Units, carried: reply.Carried, order: h.next()}
+	begun := &lease{id: c.ID, units: reply.Units, carried: reply.Carried}
 	if !h.refills() {
 		h.Key.force(l, t, begun.units)
 		begun.mark = h.Key.mark()
