@@ -309,24 +309,34 @@ func (l *Ledger) releasedBy(n int64) (at int64) {
 }
 
 // correct changes the state as if fewer units had been charged when each hold from first
-// on was opened, and the least debts of all segments since then. refund returns how many
-// units fewer, for the index of a hold. Call Prepare before.
+// on was opened. refund returns how many units fewer, for the index of a hold. Call
+// Prepare before.
+func (l *Ledger) correct(a Account, t int64, first int, refund func(i int) int64) {
+	if l.Unit.D > 0 {
+		a.Correct(t, 0, 0, l.correctDebts(first, refund))
+	} else {
+		for i := len(l.Holds) - 1; i >= first; i-- { // in a log, the latest first is fastest
+			if n := refund(i); n > 0 {
+				a.Correct(t, l.Holds[i].ChargedAt, n, Debt{})
+			}
+		}
+	}
+	l.raise(a, t)
+}
+
+// correctDebts corrects the least debts of all segments from that of hold first on, and
+// returns the debt by which the state is too high. See correct.
 //
 // Let m(t) be the least debt from the beginning of a hold up to t. Without n of its
 // units, the debt at t would be lower by min(debt of n, m(t)). In a segment whose least
 // debt is below all earlier ones, m reaches that least debt; in any other, m is constant.
 // What later holds refund is added where they were opened.
-func (l *Ledger) correct(a Account, t int64, first int, refund func(i int) int64) {
+func (l *Ledger) correctDebts(first int, refund func(i int) int64) (by Debt) {
 	c := l.changeAfter(first)
-	unit, by := l.unitBefore(c), Debt{}
+	unit := l.unitBefore(c)
 	for i := first; i < len(l.Holds); i++ {
 		h := &l.Holds[i]
-		if n := refund(i); n > 0 && unit.D == 0 {
-			a.Correct(t, h.ChargedAt, n, Debt{})
-		} else if n > 0 {
-			by = by.plus(unit.debtOf(n), unit.D)
-		}
-		by = minDebt(by, h.Least)
+		by = minDebt(by.plus(unit.debtOf(refund(i)), unit.D), h.Least)
 		h.Least = h.Least.minus(by, unit.D)
 		if c < len(l.Changes) && l.Changes[c].Before == i+1 {
 			unit = l.unitBefore(c + 1)
@@ -334,10 +344,7 @@ func (l *Ledger) correct(a Account, t int64, first int, refund func(i int) int64
 			c++
 		}
 	}
-	if unit.D > 0 {
-		a.Correct(t, 0, 0, by)
-	}
-	l.raise(a, t)
+	return by
 }
 
 // remove removes hold i. Its segment becomes part of the segment before.

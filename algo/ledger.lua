@@ -213,18 +213,15 @@ local function cross(c, by, d)
   return by, rest
 end
 
--- correct changes the state as if fewer units had been charged when each hold from first
--- on began, and the least debts of all segments since then: refund(hold) returns how many
--- units fewer. See ledger.go.
-local function correct(l, t, first, refund)
-  local list, h, c, by, rest = l.list, l.h, change_after(l, first), 0, 0
+-- correct_debts corrects the least debts of all segments from that of hold first on. It
+-- returns the debt by which the state is too high. See correct.
+local function correct_debts(l, first, refund)
+  local list, c, by, rest = l.list, change_after(l, first), 0, 0
   local unit = unit_before(l, c)
   for i = first, #list do
     local hold, change = list[i], l.changes and l.changes[c]
     local n = refund(hold)
-    if n > 0 and unit.d == 0 then
-      l.s = h.correct(l.w, l.s, t, hold.charged_at, n)
-    elseif n > 0 then
+    if n > 0 then
       local debt, fraction = times(unit, n)
       by, rest = by + debt, rest + fraction
       if rest >= unit.d then
@@ -241,8 +238,23 @@ local function correct(l, t, first, refund)
       by, rest = cross(change, by, unit.d)
     end
   end
-  if unit.d > 0 then
+  return by, rest
+end
+
+-- correct changes the state as if fewer units had been charged when each hold from first
+-- on began: refund(hold) returns how many units fewer. See ledger.go.
+local function correct(l, t, first, refund)
+  local list, h = l.list, l.h
+  if l.d > 0 then
+    local by, rest = correct_debts(l, first, refund)
     l.s = h.correct(l.w, l.s, t, 0, 0, by, rest)
+  else
+    for i = #list, first, -1 do
+      local n = refund(list[i])
+      if n > 0 then
+        l.s = h.correct(l.w, l.s, t, list[i].charged_at, n)
+      end
+    end
   end
   raise(l, t)
 end

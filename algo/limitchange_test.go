@@ -85,3 +85,20 @@ func TestCommitAfterChangedLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestExpiryAfterChangedLimit checks that a hold that expired before the limit was lowered
+// changes nothing for units that others spent: the state is converted when the new limit
+// is used first, not at the deadline.
+func TestExpiryAfterChangedLimit(t *testing.T) {
+	limit := headgate.Limit{Rate: 1, Period: time.Second, Burst: 10}
+	k := newHoldKey(mustNamed(t, headgate.TokenBucket), limit)
+	k.release = true
+	k.run(&holdStep{t: 1e15, verb: "hold", id: "a", n: 2, deadline: 1e15 + 1e6}, false)
+	k.run(&holdStep{t: 1e15, verb: "take", n: 8}, false)
+	limit.Burst = 4
+	k.bind(mustNamed(t, headgate.TokenBucket), limit)
+	got := k.run(&holdStep{t: 1e15 + 6e6, verb: "peek"}, false)
+	if want := int64(2); got.decision.Remaining != want { // 8 units were spent, and 6 have refilled
+		t.Errorf("got %+v want %d remaining", got.decision, want)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
 )
 
 // Several holds of one key in one call must fit together.
@@ -82,6 +83,39 @@ func TestIDAfterDeadline(t *testing.T) {
 		}
 		if d, _ := l.PeekAt(ctx, later, "k", 0); d.Remaining != 2 {
 			t.Errorf("%s: got %d remaining want 2", name, d.Remaining)
+		}
+	}
+}
+
+// Thousands of holds of one key that expire together are corrected in one call.
+func TestHoldsExpireTogether(t *testing.T) {
+	const calls, each = 25, 200
+	store, err := redisstore.Open("redis://"+testserver.Redis(t).Addr(), &redisstore.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingWindow, headgate.SlidingLog} {
+		b, err := store.Bind(headgate.Rule{
+			Scope: "s", Name: "s", Limit: headgate.MustParseLimit("20000/24h"), Algorithm: a,
+			Holds: headgate.HoldSettings{OnExpiry: headgate.ReleaseExpired, MaxOpen: calls * each},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ops, results := make([]headgate.HoldOp, each), make([]headgate.HoldResult, each)
+		for range calls {
+			for i := range ops {
+				ops[i] = headgate.HoldOp{Op: headgate.Op{Bound: b, Key: string(a), Cost: 1}, ID: headgate.NewHoldID()}
+			}
+			if _, err := store.ApplyHolds(t.Context(), testInstant, headgate.OpenHold, time.Minute, ops, results); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later := testInstant + headgate.Instant(2*time.Minute.Microseconds())
+		d, err := b.Apply(t.Context(), later, string(a), headgate.Take, 1)
+		if want := int64(20000 - 1); err != nil || d.Remaining != want {
+			t.Errorf("%s: got %+v, %v; want %d remaining", a, d, err, want)
 		}
 	}
 }

@@ -2780,6 +2780,16 @@ local function merge_changes(l, i)
   table.remove(l.changes, i)
 end
 
+-- append_change adds the change c, which follows the given number of open holds, if there
+-- is an open hold.
+local function append_change(l, before, c)
+  if before > 0 then
+    l.changes = l.changes or {}
+    c.before, l.changes[#l.changes + 1] = before, c
+    merge_changes(l, #l.changes)
+  end
+end
+
 -- adopt converts the state to the present limit, and records the change of the limit.
 local function adopt(l, t)
   local list, h, w = l.list, l.h, l.w
@@ -2797,9 +2807,7 @@ local function adopt(l, t)
   l.s, l.p, l.d = s, p, d
   if changed and from_d > 0 then
     local least, rest = debt_of(l, t)
-    l.changes = l.changes or {}
-    l.changes[#l.changes + 1] = {before = l.kept + #list, p = from_p, d = from_d, cut = cut, least = least, rest = rest}
-    merge_changes(l, #l.changes)
+    append_change(l, l.kept + #list, {p = from_p, d = from_d, cut = cut, least = least, rest = rest})
   end
 end
 
@@ -2893,30 +2901,49 @@ local function cross(c, by, d)
   return by, rest
 end
 
--- correct changes the state as if n units fewer had been charged when hold i began, and
--- the least debts of all segments since then. See ledger.go.
-local function correct(l, i, t, n)
-  if n == 0 then
-    return
-  end
-  local list, c, by, rest = l.list, change_after(l, i), 0, 0
+-- correct_debts corrects the least debts of all segments from that of hold first on. It
+-- returns the debt by which the state is too high. See correct.
+local function correct_debts(l, first, refund)
+  local list, c, by, rest = l.list, change_after(l, first), 0, 0
   local unit = unit_before(l, c)
-  if unit.d > 0 then
-    by, rest = times(unit, n)
-    for j = i, #list do
-      local hold, change = list[j], l.changes and l.changes[c]
-      if less(hold.least, hold.rest, by, rest) then
-        by, rest = hold.least, hold.rest
+  for i = first, #list do
+    local hold, change = list[i], l.changes and l.changes[c]
+    local n = refund(hold)
+    if n > 0 then
+      local debt, fraction = times(unit, n)
+      by, rest = by + debt, rest + fraction
+      if rest >= unit.d then
+        by, rest = by + 1, rest - unit.d
       end
-      subtract(hold, by, rest, unit.d)
-      if change and change.before == l.kept + j then
-        c = c + 1
-        unit = unit_before(l, c)
-        by, rest = cross(change, by, unit.d)
+    end
+    if less(hold.least, hold.rest, by, rest) then
+      by, rest = hold.least, hold.rest
+    end
+    subtract(hold, by, rest, unit.d)
+    if change and change.before == l.kept + i then
+      c = c + 1
+      unit = unit_before(l, c)
+      by, rest = cross(change, by, unit.d)
+    end
+  end
+  return by, rest
+end
+
+-- correct changes the state as if fewer units had been charged when each hold from first
+-- on began: refund(hold) returns how many units fewer. See ledger.go.
+local function correct(l, t, first, refund)
+  local list, h = l.list, l.h
+  if l.d > 0 then
+    local by, rest = correct_debts(l, first, refund)
+    l.s = h.correct(l.w, l.s, t, 0, 0, by, rest)
+  else
+    for i = #list, first, -1 do
+      local n = refund(list[i])
+      if n > 0 then
+        l.s = h.correct(l.w, l.s, t, list[i].charged_at, n)
       end
     end
   end
-  l.s = l.h.correct(l.w, l.s, t, list[i].charged_at, n, by, rest)
   raise(l, t)
 end
 
@@ -3008,6 +3035,22 @@ function leases.finish(l, t, i, spent)
   observe(l, t)
 end
 
+-- expire ends the leases that have expired by t, the earliest deadline first.
+function leases.expire(l, t)
+  while l.leased > 0 do
+    local list, first = l.list, nil
+    for i = 1, #list do
+      if list[i].kind and list[i].deadline <= t and not (first and list[first].deadline <= list[i].deadline) then
+        first = i
+      end
+    end
+    if not first then
+      return
+    end
+    leases.finish(l, list[first].deadline, first, list[first].units)
+  end
+end
+
 -- apply ends the lease c.previous, of which c.spent units were spent, and begins the
 -- lease c.id. Either may be nil. It returns the units of the new lease, its deadline,
 -- and whether the other lease was open. It returns nil if that had fewer than c.spent
@@ -3056,34 +3099,56 @@ local function leases()
 end
 ledger.leases = leases
 
--- expire ends the holds that have expired by t, the earliest deadline first. If release
--- is true, each of them is corrected as if it had been cancelled at its deadline. It
--- returns whether a hold has expired, and the earliest deadline of the others.
-function ledger.expire(l, t, release)
-  local list, expired = l.list, false
-  while true do
-    local first = 1
-    for i = 2, #list do
-      if list[i].deadline < list[first].deadline then
-        first = i
-      end
+-- remove_expired removes the holds that have expired by t in one pass, as remove does. It
+-- returns the earliest deadline of the others.
+local function remove_expired(l, t)
+  local list, changes, total, count, next, c = l.list, l.changes or {}, #l.list, 0, EXACT, 1
+  local segment
+  l.changes = nil
+  for i = 1, total do
+    local hold = list[i]
+    list[i] = nil
+    if hold.deadline > t then
+      count, segment, next = count + 1, hold, min(next, hold.deadline)
+      list[count] = hold
+    elseif segment then
+      lower(segment, hold.least, hold.rest)
     end
-    local hold = list[first]
-    if not hold or hold.deadline > t then
-      raise(l, t)
-      return expired, hold and hold.deadline or EXACT
-    end
-    expired = true
-    if hold.kind then
-      leases().finish(l, hold.deadline, first, hold.units)
-    elseif release then
-      prepare(l, hold.deadline)
-      correct(l, first, hold.deadline, hold.units)
-      remove(l, first)
-    else
-      remove(l, first)
+    if changes[c] and changes[c].before == i then
+      append_change(l, count, changes[c])
+      segment = l.changes and l.changes[#l.changes] or segment
+      c = c + 1
     end
   end
+  return next
+end
+
+local function has_expired(list, t)
+  for i = 1, #list do
+    if list[i].deadline <= t then
+      return true
+    end
+  end
+end
+
+-- expire ends the records that have expired by t: first the leases, whose units stay
+-- spent, then the holds. If release is true, the holds are corrected as if they had
+-- charged nothing. No hold may be kept. It returns whether a record has expired, and the
+-- earliest deadline of the others.
+function ledger.expire(l, t, release)
+  local list, before = l.list, #l.list
+  if l.leased > 0 then
+    leases().expire(l, t)
+  end
+  if release and has_expired(list, t) then
+    prepare(l, t)
+    correct(l, t, 1, function(hold)
+      return hold.deadline <= t and hold.units or 0
+    end)
+  end
+  local next = remove_expired(l, t)
+  raise(l, t)
+  return #list < before, next
 end
 
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
@@ -3096,7 +3161,12 @@ function ledger.finish(l, t, i, actual, clip)
     actual = 0
   end
   if actual <= held then
-    correct(l, i, t, held - actual)
+    local own = l.list[i]
+    if actual < held then
+      correct(l, t, i, function(hold)
+        return hold == own and held - actual or 0
+      end)
+    end
     remove(l, i)
     return
   end

@@ -71,10 +71,19 @@ func (b *Browser) listen(event any) {
 	case *runtime.EventExceptionThrown:
 		b.console = append(b.console, Message{Text: fmt.Sprintf("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)})
 	case *runtime.EventConsoleAPICalled:
-		b.console = append(b.console, Message{Text: fmt.Sprintf("console.%s: %+v", e.Type, e.Args)})
+		b.console = append(b.console, Message{Text: fmt.Sprintf("console.%s: %s", e.Type, describe(e.Args))})
 	case *cdplog.EventEntryAdded:
 		b.console = append(b.console, Message{Text: fmt.Sprintf("%s: %s", e.Entry.Level, e.Entry.Text), URL: e.Entry.URL})
 	}
+}
+
+// describe returns the values or descriptions of the arguments of a message. The
+// description of an error contains its stack.
+func describe(args []*runtime.RemoteObject) (texts []string) {
+	for _, a := range args {
+		texts = append(texts, a.Description+string(a.Value))
+	}
+	return texts
 }
 
 // Console returns the messages of the console so far.

@@ -132,7 +132,8 @@ func (s *site) testSearch(t *testing.T) {
 	}
 }
 
-// search enters a text into the search box and returns the paths of the results.
+// search enters a text into the search box, waits until the box has highlighted it, and
+// returns the paths of the results.
 func (s *site) search(t *testing.T, text string) []string {
 	t.Helper()
 	chromium.Eval[bool](t, s.Browser, "(sessionStorage.clear(), true)") // of the previous text
@@ -141,7 +142,7 @@ func (s *site) search(t *testing.T, text string) []string {
 	if _, err := chromedp.Call(s.Context, input.InsertText, input.InsertTextParams{Text: text}); err != nil {
 		t.Fatal(err)
 	}
-	s.Until(t, "document.querySelectorAll('.VPLocalSearchBox .result').length > 0")
+	s.Until(t, "document.querySelectorAll('.VPLocalSearchBox .result mark').length > 0")
 	return chromium.Eval[[]string](t, s.Browser, "[...document.querySelectorAll('.VPLocalSearchBox .result')].map((e) => e.pathname)")
 }
 
