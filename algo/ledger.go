@@ -145,9 +145,9 @@ func (l *Ledger) HasExpired(t int64) bool {
 // Expire ends the records that have expired by t, and returns their number. First it ends
 // the leases, the earliest deadline first: their units stay spent. Then it ends the
 // holds. If release is true, they are corrected as if they had charged nothing; otherwise
-// their units stay spent. Last, Expire raises the debt to that of the units on lease. Call
-// Expire first in every operation. It reads each record once, and again for each lease
-// that has expired.
+// their units stay spent. Last, Expire raises the debt to that of the units on lease.
+// Call Expire first in every operation. It reads each record once, and again for each
+// lease that has expired.
 func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
 	if l.HasExpired(t) {
 		before := len(l.Holds)

@@ -86,9 +86,9 @@ func TestCommitAfterChangedLimit(t *testing.T) {
 	}
 }
 
-// TestExpiryAfterChangedLimit checks that a hold that expired before the limit was lowered
-// changes nothing for units that others spent: the state is converted when the new limit
-// is used first, not at the deadline.
+// TestExpiryAfterChangedLimit checks that a hold that expired before the limit was
+// lowered changes nothing for units that others spent: the state is converted when the
+// new limit is used first, not at the deadline.
 func TestExpiryAfterChangedLimit(t *testing.T) {
 	limit := headgate.Limit{Rate: 1, Period: time.Second, Burst: 10}
 	k := newHoldKey(mustNamed(t, headgate.TokenBucket), limit)
