@@ -151,26 +151,27 @@ func New(inner headgate.LeaseStore, opts *Options) (*Store, error) {
 // Bind prepares a rule for use; see [headgate.Store]. For a rule that is not leased, it
 // returns the Bound of the inner store. The leaky bucket, limits of concurrent units,
 // a sliding log with a period below the TTL, and a capacity too small for the share are
-// not leased, even if the rule has settings for leases.
+// not leased, even if the rule has settings for leases: see [EffectOf].
 func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
-	settings, algorithm := rule.Lease, rule.Algorithm
-	if err := settings.Validate(); err != nil {
+	if err := rule.Lease.Validate(); err != nil {
 		return nil, err
 	}
+	leased := rule
 	rule.Lease = headgate.LeaseSettings{}
 	inner, err := s.inner.Bind(rule)
-	if err != nil || !settings.Enabled() || !algorithm.CanLease() {
+	if err != nil || whyNotLeased(leased, inner.Limit()) != "" {
 		return inner, err
 	}
-	most, ttl := settings.Max(inner.Limit()), settings.TTLOrDefault()
-	if most < 1 || algorithm == headgate.SlidingLog && ttl > rule.Limit.Period {
-		return inner, nil
-	}
+	most, ttl := leased.Lease.Max(inner.Limit()), leased.Lease.TTLOrDefault()
 	return &bound{
 		Bound: inner, store: s, salt: rand.Uint64(), max: most, capacity: inner.Limit(),
 		ttl: int64(ttl), spacing: spacing(rule, most, ttl), deniedBy: []string{rule.Name},
 	}, nil
 }
+
+// callsPerSpacing is the maximum number of calls for a key within its spacing, below the
+// limit.
+const callsPerSpacing = 8
 
 // spacing returns the minimum time between two calls for one key at the limit, in ns.
 // Within it, the limit makes at most half of the units available that may be on lease. In

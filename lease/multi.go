@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -36,11 +37,16 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 
 func anyLeased(ops []headgate.Op) bool {
 	for i := range ops {
-		if _, ok := ops[i].Bound.(*bound); ok {
+		if isLeased(ops[i].Bound) {
 			return true
 		}
 	}
 	return false
+}
+
+func isLeased(b headgate.Bound) bool {
+	_, ok := b.(*bound)
+	return ok
 }
 
 func allAllowed(decisions []headgate.Decision) bool {
@@ -166,6 +172,9 @@ func (c *chunk) renewIfDue(now int64) {
 func (s *Store) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
+	if !slices.ContainsFunc(ops, func(op headgate.HoldOp) bool { return isLeased(op.Bound) }) {
+		return s.inner.ApplyHolds(ctx, now, verb, ttl, ops, results)
+	}
 	inner := make([]headgate.HoldOp, len(ops))
 	for i, op := range ops {
 		var err error

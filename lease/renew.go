@@ -152,7 +152,7 @@ func (c *chunk) finish(q *call, sent, now int64, result *headgate.LeaseResult) {
 	} else if q.op.Previous != (headgate.HoldID{}) {
 		c.strand()
 	}
-	r := &reply{nextCall: sent + b.spacing/8, remaining: result.Remaining, resetAt: saturatingAdd(now, int64(result.ResetAfter))}
+	r := &reply{nextCall: sent + b.spacing/callsPerSpacing, remaining: result.Remaining, resetAt: saturatingAdd(now, int64(result.ResetAfter))}
 	if c.id, c.units = q.op.ID, result.Units; result.Units == 0 {
 		c.id = headgate.HoldID{}
 	} else {

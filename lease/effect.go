@@ -1,0 +1,52 @@
+package lease
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Effect is what leases mean for the limit of a rule.
+type Effect struct {
+	// Reason is why the limit is not leased. It is empty if the limit is leased. The
+	// other fields are zero if it is not.
+	Reason string
+	// Units is the maximum number of units that all processes together have on lease for
+	// one key. If a process is killed, up to so many units stay spent for TTL.
+	Units int64
+	TTL   time.Duration
+	// MinCalls and MaxCalls are the minimum and maximum number of calls to the store per
+	// second that one process makes for leases of a key with many requests.
+	MinCalls, MaxCalls int64
+}
+
+// EffectOf returns what leases mean for a rule with a valid limit. It does not consider
+// that a store may have no leases.
+func EffectOf(rule headgate.Rule) Effect {
+	reason := whyNotLeased(rule, rule.Limit.Capacity())
+	if reason != "" {
+		return Effect{Reason: reason}
+	}
+	most, ttl := rule.Lease.Max(rule.Limit.Capacity()), rule.Lease.TTLOrDefault()
+	return Effect{
+		Units: most, TTL: ttl, MinCalls: (2*int64(time.Second) + int64(ttl) - 1) / int64(ttl),
+		MaxCalls: callsPerSpacing * int64(time.Second) / spacing(rule, most, ttl),
+	}
+}
+
+// whyNotLeased returns the reason why a rule is not leased, or "" if it is leased.
+func whyNotLeased(rule headgate.Rule, capacity int64) string {
+	settings, ttl := rule.Lease, rule.Lease.TTLOrDefault()
+	switch {
+	case !settings.Enabled():
+		return "the policy has no lease"
+	case !rule.Algorithm.CanLease():
+		return string(rule.Algorithm) + " has no leases"
+	case settings.Max(capacity) < 1:
+		return fmt.Sprintf("%d%% of the capacity %d is less than one unit", settings.Share, capacity)
+	case rule.Algorithm == headgate.SlidingLog && ttl > rule.Limit.Period:
+		return fmt.Sprintf("the period %v of a sliding_log is shorter than the ttl %v", rule.Limit.Period, ttl)
+	}
+	return ""
+}
