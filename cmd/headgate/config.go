@@ -83,7 +83,7 @@ func checkEnvoyFolder(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return reported(err)
 	}
-	domains, warnings, err := service.CheckEnvoy(&c.Envoy)
+	domains, warnings, err := service.CheckEnvoy(c)
 	if err != nil {
 		return folderError(cmd, path, err)
 	}
@@ -134,7 +134,7 @@ func checkEnvoyRules(c *config.Config) (summary string, warnings []string, err e
 	if c.Envoy.Config == "" {
 		return "", nil, nil
 	}
-	domains, warnings, err := service.CheckEnvoy(&c.Envoy)
+	domains, warnings, err := service.CheckEnvoy(c)
 	return ", " + counted(domains, "Envoy domain", "Envoy domains"), warnings, err
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
+	"github.com/headgate/headgate/lease"
 )
 
 const explainHelp = `Explain what headgate serve would decide on a request with this configuration.
@@ -236,6 +237,18 @@ func algorithmsOf(rules []*engine.Rule) string {
 	return strings.Join(names, ", ")
 }
 
+// explainLease reports what a lease means for a rule, or nil if the rule has none.
+func explainLease(c *config.Config, r *engine.Rule) *explainedLease {
+	if !r.Lease.Enabled() || r.Limit.IsUnlimited() || r.Limit.IsBlocked() {
+		return nil
+	}
+	if !storeopen.Networked(string(c.Store)) {
+		return &explainedLease{Reason: "the store is in memory"}
+	}
+	e := lease.EffectOf(headgate.Rule{Limit: r.Limit, Algorithm: r.Algorithm, Lease: r.Lease})
+	return &explainedLease{e.Reason, e.Units, r.Lease.Share, millis(e.TTL), e.MinCalls, e.MaxCalls}
+}
+
 // explainPolicy reports what one policy would decide. It consumes no units.
 func explainPolicy(
 	ctx context.Context, c *config.Config, active *engine.ActiveConfig, check engine.Check,
@@ -255,7 +268,7 @@ func explainPolicy(
 	}
 	for i, r := range a.Rules {
 		d := a.Decisions[i]
-		result.Limits = append(result.Limits, explainedLimit{r.Limit.String(), d.Limit, d.Remaining, millis(d.ResetAfter)})
+		result.Limits = append(result.Limits, explainedLimit{r.Limit.String(), d.Limit, d.Remaining, millis(d.ResetAfter), explainLease(c, r)})
 	}
 	return result, nil
 }

@@ -51,6 +51,31 @@ type explainedLimit struct {
 	AtOnce     int64  `json:"at_once"`
 	Remaining  int64  `json:"remaining"`
 	ResetAfter int64  `json:"reset_after_ms"`
+	// Lease is what a lease of the policy means for the limit; nil without a lease.
+	Lease *explainedLease `json:"lease,omitempty"`
+}
+
+// explainedLease is what a lease means for a limit; see [lease.Effect].
+type explainedLease struct {
+	Reason   string `json:"not_leased,omitempty"` // why the limit is not leased; all other fields are then 0
+	Units    int64  `json:"units"`
+	Share    int    `json:"share_percent"`
+	TTL      int64  `json:"ttl_ms"`
+	MinCalls int64  `json:"min_store_calls_per_second"`
+	MaxCalls int64  `json:"max_store_calls_per_second"`
+}
+
+// print writes what the lease means for a limit with the given capacity.
+func (l *explainedLease) print(b *strings.Builder, capacity int64) {
+	if l.Reason != "" {
+		explained(b, "  lease", "no effect: "+l.Reason)
+		return
+	}
+	ttl := waitOf(l.TTL)
+	explained(b, "  lease", fmt.Sprintf("up to %d units (%d%% of %d) for %s, for all processes together", l.Units, l.Share, capacity, ttl))
+	explained(b, "  saves", fmt.Sprintf("a process makes %d to %d calls to the store per second for a key with many requests, not one for each request",
+		l.MinCalls, l.MaxCalls))
+	explained(b, "  costs", fmt.Sprintf("after a crash, up to %d units are missing for %s", l.Units, ttl))
 }
 
 // millis returns a duration in whole milliseconds, rounded up.
@@ -108,6 +133,12 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 			left += ", unused again in " + waitOf(l.ResetAfter)
 		}
 		explained(b, "  limit", left)
+		if l.Lease != nil {
+			l.Lease.print(b, l.AtOnce)
+		}
+	}
+	if p.isPartlyLeased() {
+		explained(b, "  note", "a limit without a lease takes a call to the store for each request")
 	}
 	switch {
 	case !p.shadow:
@@ -118,6 +149,14 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	default:
 		b.WriteString("  shadow mode: it would deny the request\n")
 	}
+}
+
+// isPartlyLeased reports whether some limits of the policy are leased, and others are
+// not.
+func (p *explainedPolicy) isPartlyLeased() bool {
+	isLeased := func(l explainedLimit) bool { return l.Lease != nil && l.Lease.Reason == "" }
+	isNot := func(l explainedLimit) bool { return !isLeased(l) }
+	return slices.ContainsFunc(p.Limits, isLeased) && slices.ContainsFunc(p.Limits, isNot)
 }
 
 // decision returns the text of the overall decision.

@@ -39,7 +39,9 @@ func TestTablesFitTerminal(t *testing.T) {
 					DeniedBy: []string{long + ":1000000000/366d", "b:5/s"}, RetryAfter: (36525 * 24 * time.Hour).Milliseconds(),
 					Policies: []explainedPolicy{{
 						Policy: long, Algorithm: "token_bucket_interval", KeyBy: "header:x-" + long, Key: long, Override: true,
-						Limits: []explainedLimit{{"1000000000/366d burst 1000000000", 1e9, 1e9, (36525 * 24 * time.Hour).Milliseconds()}},
+						Limits: []explainedLimit{{"1000000000/366d burst 1000000000", 1e9, 1e9, (36525 * 24 * time.Hour).Milliseconds(), &explainedLease{
+							Units: 5e8, Share: 50, TTL: 59_999, MinCalls: 200, MaxCalls: 12_800,
+						}}},
 					}},
 				}
 				return e.print(b, &routing.Request{Method: "GET", Host: long, Path: "/" + long})

@@ -5,12 +5,14 @@ var serviceRules = map[string]packageRule{
 	"cmd/headgate": {
 		why: "the command line: flags and printing",
 		code: []string{
-			".", "algo", "clientaddr", "memstore", "replay", service("config"), service("demo"),
+			".", "algo", "clientaddr", "lease", "memstore", "replay", service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
 			service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
 		},
-		tests: []string{"internal/testserver", "loginguard", service("chromium"), service("controlplane")},
+		tests: []string{
+			"internal/testserver", "loginguard", "storetest/crowd", "storetest/model", service("chromium"), service("controlplane"),
+		},
 	},
 	service("admin"): {
 		why:   "the admin listener; what it serves is passed to it",
@@ -30,7 +32,7 @@ var serviceRules = map[string]packageRule{
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
-			".", "algo", service("engine"), service("localaccess"), service("routing"), service("suggest"),
+			".", "algo", "lease", service("engine"), service("localaccess"), service("routing"), service("suggest"),
 			service("tlsfiles"),
 		},
 		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
@@ -120,7 +122,7 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
-			".", "fallback", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
+			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
@@ -134,7 +136,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("storeopen"): {
 		why:   "it turns a URL into a store, so it imports all stores",
-		code:  []string{".", "fallback", "internal/diagnosis", "memcachedstore", "memstore", "redisstore"},
+		code:  []string{".", "fallback", "internal/diagnosis", "lease", "memcachedstore", "memstore", "redisstore"},
 		tests: []string{"internal/testserver"},
 	},
 	service("suggest"): {

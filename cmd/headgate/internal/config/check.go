@@ -80,6 +80,7 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 		d.fail(d.at[shadow], shadow, false,
 			"shadow: true cannot be combined with enforce, as it enforces nothing; remove one of them")
 	}
+	d.checkLease(join(path, "lease"), p)
 	d.checkLimits(join(path, "limits"), p.Algorithm, p.Limits)
 	for name, limits := range p.Overrides {
 		at := join(join(path, "overrides"), plain(name))
@@ -88,6 +89,17 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 			continue
 		}
 		d.checkLimits(at, p.Algorithm, limits)
+	}
+}
+
+// checkLease records an error if the policy is leased and has a limit whose algorithm has
+// no leases.
+func (d *decoder) checkLease(path string, p *Policy) {
+	for _, l := range p.Limits {
+		if name := p.Algorithm.For(l); p.Lease.On && !l.IsUnlimited() && !l.IsBlocked() && !name.CanLease() {
+			d.fail(d.at[path], path, false, "%s", noLeases(name))
+			return
+		}
 	}
 }
 

@@ -44,7 +44,16 @@ func (c *Config) Proxies() []netip.Prefix {
 func (p *Policy) policy(name string) headgate.Policy {
 	return headgate.Policy{
 		Name: name, Limits: p.Limits, Algorithm: p.Algorithm, OnStoreError: p.OnStoreError, Holds: p.Holds.settings(),
+		Lease: p.Lease.settings(),
 	}
+}
+
+// settings returns the settings in the form that package headgate defines.
+func (l *Lease) settings() headgate.LeaseSettings {
+	if !l.On {
+		return headgate.LeaseSettings{}
+	}
+	return headgate.LeaseSettings{Share: int(l.Share), TTL: l.TTL}
 }
 
 // settings returns the settings in the form that package headgate defines. The tags of

@@ -44,6 +44,8 @@ func (d *decoder) value(
 	switch {
 	case isLeaf(v.Type()):
 		d.leaf(n, v, tag, path)
+	case tag.Get("words") != "":
+		d.switched(n, v, tag, path, depth)
 	case v.Kind() == reflect.Struct:
 		d.mapping(n, v, path, depth)
 	case v.Kind() == reflect.Map:
@@ -77,6 +79,36 @@ func (d *decoder) resolve(n *yaml.Node, path string, depth int) (*yaml.Node, boo
 		return n, false
 	}
 	return n, true
+}
+
+// switched is implemented by a struct with the tag words, which has the words for on and
+// for off. The value in the file is a mapping or one of these words.
+type switched interface {
+	// use is called with the word, or with "" for a mapping.
+	use(word string)
+}
+
+// switched decodes a YAML mapping or a word.
+func (d *decoder) switched(n *yaml.Node, v reflect.Value, tag reflect.StructTag, path string, depth int) {
+	to, words := v.Addr().Interface().(switched), strings.Fields(tag.Get("words"))
+	if n.Kind == yaml.MappingNode {
+		d.mapping(n, v, path, depth)
+		to.use("")
+		return
+	}
+	if n.Tag == "!!str" && slices.Contains(words, n.Value) {
+		to.use(n.Value)
+		return
+	}
+	written, hint := "value is "+kindOf(n), ""
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
+		written = clip(n.Value) + " is not valid"
+	}
+	if meant, ok := map[string]string{"true": words[0], "false": words[1]}[boolWords[strings.ToLower(n.Value)]]; ok {
+		hint = "; did you mean " + meant + "?"
+	}
+	d.fail(positionOf(n), path, true, "%s; must be %s, or a mapping with the keys %s%s",
+		written, strings.Join(words, ", "), strings.Join(namesOf(membersOf(v.Type())), ", "), hint)
 }
 
 // mapping decodes a YAML mapping into a struct.

@@ -24,8 +24,9 @@ import (
 // The struct tags default, range, oneof, count (the number of list entries) and required
 // define which values are accepted; see leaf. The tag alias is a second name of a key.
 // The tag prefix has the prefixes of the keys of a mapping, of which the first may be
-// omitted. The help texts
-// are in the variable helps.
+// omitted. The tag suggestion has the format of the value that a bare number most likely
+// means. The tag words has the words that may be written in place of a mapping; see
+// [switched]. The help texts are in the variable helps.
 type File struct {
 	HTTP            HTTP                  `yaml:"http"`
 	RESP            RESP                  `yaml:"resp"`
@@ -136,6 +137,7 @@ type Policy struct {
 	Shadow       bool                        `yaml:"shadow" default:"false"`
 	Enforce      engine.Percent              `yaml:"enforce" default:"100%"`
 	Holds        Holds                       `yaml:"holds"`
+	Lease        Lease                       `yaml:"lease" words:"auto off"`
 	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key: pattern: network:" count:"1 32"`
 }
 
@@ -146,6 +148,16 @@ type Holds struct {
 	MaxOpen   int    `yaml:"max_open" default:"1000" range:"1 100000"`
 	CapAmount bool   `yaml:"cap_amount" default:"false"`
 }
+
+// Lease are the settings of a policy for leases; see [headgate.LeaseSettings].
+type Lease struct {
+	On    bool              // whether the policy is leased: the file has a mapping, or the word auto
+	Share engine.LeaseShare `yaml:"share" default:"10%"`
+	TTL   time.Duration     `yaml:"ttl" default:"250ms" range:"10ms 1m" suggestion:"%sms"`
+}
+
+// use sets whether the policy is leased; see [switched].
+func (l *Lease) use(word string) { l.On = word != "off" }
 
 // Route assigns policies to the requests that Match selects.
 type Route struct {

@@ -128,6 +128,9 @@ var helps = map[string]string{
 	"policies.NAME.holds.over":       "units above those of the hold: owe spends them, clip only as far as they remain",
 	"policies.NAME.holds.max_open":   "maximum number of open holds of a key",
 	"policies.NAME.holds.cap_amount": "reduce a hold above the capacity of the limit to it, instead of denying it",
+	"policies.NAME.lease":            "units that a process takes in advance to decide in memory; auto, or off",
+	"policies.NAME.lease.share":      "maximum part of the capacity that all processes have on lease for one key",
+	"policies.NAME.lease.ttl":        "time after which a lease ends if it is not renewed",
 	"policies.NAME.overrides":        "limits for key:NAME, pattern:acme-* or network:10.0.0.0/8; they replace limits",
 
 	"routes":                 "routes of HTTP requests: the first match applies; unmatched requests are allowed",

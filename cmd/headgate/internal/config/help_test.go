@@ -15,6 +15,7 @@ import (
 type described struct {
 	Description          string
 	Properties           map[string]described
+	AnyOf                []described `json:"anyOf"`
 	Items                *described
 	AdditionalProperties json.RawMessage
 }
@@ -25,6 +26,9 @@ func (d *described) describe(t *testing.T, all map[string]string, path string) {
 		at := strings.TrimPrefix(path+"."+name, ".")
 		all[at] = property.Description
 		property.describe(t, all, at)
+	}
+	for _, form := range d.AnyOf {
+		form.describe(t, all, path)
 	}
 	if d.Items != nil {
 		d.Items.describe(t, all, path+"[]")

@@ -82,6 +82,10 @@ var leaves = map[reflect.Type]*leaf{
 		kind: kindString, pattern: `^([0-9]{1,2}(\.[0-9]{1,4})?|100(\.0{1,4})?)%$`, description: "a percentage from 0% to 100%",
 		parse: parser(engine.ParsePercent), example: "25%", suggestion: "%s%%",
 	},
+	reflect.TypeFor[engine.LeaseShare](): {
+		kind: kindString, pattern: `^([1-9]|[1-4][0-9]|50)%$`, description: "a whole percentage from 1% to 50%",
+		parse: parser(engine.ParseLeaseShare), example: "10%", suggestion: "%s%%",
+	},
 	reflect.TypeFor[routing.Key](): {
 		kind: kindString, description: "ip, header:NAME, method, host or path; join parts with +, separate alternatives by commas",
 		pattern: `^[ \t]*` + keyPart + `([ \t]*[+,][ \t]*` + keyPart + `)*[ \t]*$`,

@@ -136,6 +136,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 		}
 	}
 	errs = append(errs, c.checkTrustedHeaders()...)
+	errs = append(errs, c.checkLeases()...)
 	if err := errs.orNil(); err != nil {
 		return nil, err
 	}
@@ -252,8 +253,7 @@ func (c *Config) warn() {
 	for _, p := range c.Policies {
 		local = local || p.OnStoreError == headgate.FailLocal
 	}
-	memory := strings.HasPrefix(strings.ToLower(string(c.Store)), "memory")
-	if local && c.Instances == 0 && !memory {
+	if local && c.Instances == 0 && !c.inMemory() {
 		c.Warnings = append(c.Warnings, "on_store_error: local without instances: each instance "+
 			"allows the full limit while the store is unavailable; set instances to the number "+
 			"of instances that share the store")
@@ -266,6 +266,7 @@ func (c *Config) warn() {
 	}
 	c.warnOfOpenListeners()
 	c.warnOfRoutes()
+	c.warnOfLeases()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
@@ -197,8 +198,8 @@ enforcement: shadow
 max_checks: 7
 max_key_bytes: 70
 policies:
-  a: {limits: [5/1h queue 3, 9/1d], algorithm: leaky_bucket, key: host, enforce: 25%, overrides: {"key:k": [6/1h]}}
-  b: {limits: [5/1h], on_store_error: closed, shadow: true, holds: {on_expiry: release, over: clip, max_open: 7, cap_amount: true}}
+  a: {limits: [5/1h queue 3, 9/1d], algorithm: leaky_bucket, key: host, enforce: 25%, overrides: {"key:k": [6/1h]}, lease: off}
+  b: {limits: [5/1h], on_store_error: closed, shadow: true, holds: {on_expiry: release, over: clip, max_open: 7, cap_amount: true}, lease: {ttl: 1s}}
 routes:
   - match: {host: "*.example.com", method: [post], path: /x}
     policies: [a, b]
@@ -210,6 +211,7 @@ routes:
 	b := headgate.Policy{
 		Name: "b", Limits: headgate.MustPolicy("5/1h").Limits, Algorithm: headgate.TokenBucket, OnStoreError: headgate.FailClosed,
 		Holds: headgate.HoldSettings{OnExpiry: headgate.ReleaseExpired, Over: headgate.ClipExcess, MaxOpen: 7, CapAmount: true},
+		Lease: headgate.LeaseSettings{Share: 10, TTL: time.Second},
 	}
 	if !reflect.DeepEqual(opts.Policies, map[string]headgate.Policy{"a": a, "b": b}) {
 		t.Errorf("policies: got %+v want %+v and %+v", opts.Policies, a, b)
@@ -247,7 +249,7 @@ func TestFullFile(t *testing.T) {
 			t.Errorf("the full file does not contain %s", s.Path)
 		}
 	}
-	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Holds](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
+	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Holds](), reflect.TypeFor[config.Lease](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
 		for i := range part.NumField() {
 			if name := part.Field(i).Tag.Get("yaml"); !bytes.Contains(text, []byte(name+":")) {
 				t.Errorf("the full file does not contain %s of a %s", name, part.Name())

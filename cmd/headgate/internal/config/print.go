@@ -86,6 +86,8 @@ func isOmitted(name string, v reflect.Value) bool {
 		return v.Interface() == engine.All
 	case "holds":
 		return v.Interface() == preset(v.Type()).Interface()
+	case "lease":
+		return !v.Interface().(Lease).On
 	case "hold":
 		return v.IsZero()
 	default:

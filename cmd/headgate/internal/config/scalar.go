@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -79,7 +80,7 @@ func scalarError(n *yaml.Node, l *leaf, t reflect.Type, tag reflect.StructTag) s
 	case n.Tag == "!!null":
 		return "value is empty; " + want + "; omit the key to use the default"
 	case l.suggestion != "" && numeric:
-		return want + "; did you mean " + fmt.Sprintf(l.suggestion, shorten(n.Value)) + "?"
+		return want + "; did you mean " + fmt.Sprintf(cmp.Or(tag.Get("suggestion"), l.suggestion), shorten(n.Value)) + "?"
 	case tag.Get("oneof") != "" && n.Tag != "!!str":
 		return "value is " + tagNames[n.Tag] + "; " + want
 	case l.kind == kindString && n.Tag != "!!str":

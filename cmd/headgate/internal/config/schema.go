@@ -35,6 +35,9 @@ func schemaOf(t reflect.Type, tag reflect.StructTag, path string) map[string]any
 		s = leafSchema(t, tag)
 	case t.Kind() == reflect.Struct:
 		s = structSchema(t, path)
+		if words := strings.Fields(tag.Get("words")); len(words) > 0 {
+			s = map[string]any{"anyOf": []any{map[string]any{"enum": words}, s}}
+		}
 	case t.Kind() == reflect.Map:
 		s["type"] = "object"
 		s["additionalProperties"] = schemaOf(t.Elem(), tag, join(path, "NAME"))

@@ -108,6 +108,9 @@ func unknownKey(name, path string, members []member) string {
 	}
 	inRules := strings.HasPrefix(path, "policies") || strings.HasPrefix(path, "routes")
 	elsewhere := slices.DeleteFunc(slices.Clone(keyPaths[name]), func(p string) bool {
+		if strings.Contains(p, ".lease.") && (!strings.HasPrefix(path, "policies.") || strings.HasSuffix(path, ".holds")) {
+			return true // not what ttl means in other sections
+		}
 		return inRules && strings.Contains(p, ".") && !strings.HasPrefix(p, "policies") &&
 			!strings.HasPrefix(p, "routes")
 	})

@@ -132,7 +132,8 @@ type Rule struct {
 	Name      string             // name of the limit in DeniedBy
 	Limit     headgate.Limit     // the limit; always valid
 	Algorithm headgate.Algorithm // a name that package algo lists, never an alias
-	isText    bool               // whether a check contained the limit as text; see inlineKey
+	Lease     headgate.LeaseSettings
+	isText    bool // whether a check contained the limit as text; see inlineKey
 	ordinal   int
 	text      string // see Text
 	bound     headgate.Bound
@@ -303,7 +304,7 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 		return nil, err
 	}
 	return &Rule{
-		Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm,
+		Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm, Lease: rule.Lease,
 		text: rule.Limit.String(), bound: bound, queues: rule.Algorithm.Queues(), onlyHolds: rule.Algorithm.OnlyHolds(),
 		onError: rule.OnStoreError,
 	}, nil

@@ -102,6 +102,8 @@ type InlineLimit struct {
 	Algorithm headgate.Algorithm
 	// OnStoreError is the failure mode; the zero value means [Options].OnStoreError.
 	OnStoreError headgate.OnStoreError
+	// Lease are the settings for leases; the zero value means no leases.
+	Lease headgate.LeaseSettings
 	// Name is the name of the limit in DeniedBy; empty means the text of the limit.
 	Name string
 }
@@ -118,6 +120,7 @@ func (s *ActiveConfig) ruleOfValue(limit *InlineLimit) (*Rule, error) {
 		Limit:        limit.Limit,
 		Algorithm:    limit.Algorithm,
 		OnStoreError: limit.OnStoreError,
+		Lease:        limit.Lease,
 	}
 	if rule.Name == "" {
 		rule.Name = limit.Limit.String()

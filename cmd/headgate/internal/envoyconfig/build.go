@@ -29,6 +29,9 @@ type ParseOptions struct {
 	// CalendarMonths makes the windows of the unit month the months of the calendar in
 	// UTC; by default, they are 30 days long.
 	CalendarMonths bool
+	// CheckLease returns an error if limits with an algorithm cannot be leased, and a
+	// warning if a lease has no effect. nil accepts every lease.
+	CheckLease func(headgate.Algorithm) (warning string, err error)
 }
 
 // Parse builds a configuration from the contents of files. If files are invalid, it
@@ -41,7 +44,7 @@ func Parse(files []File, opts *ParseOptions) (*Config, error) {
 // add once for each part, and returns the errors of all parts.
 func assemble[Part any](parts []Part, opts *ParseOptions, add func(c *Config, part Part, merge bool) *Error) (*Config, error) {
 	opts = cmp.Or(opts, &ParseOptions{})
-	c := &Config{domains: make(map[string]*Domain), calendarMonths: opts.CalendarMonths}
+	c := &Config{domains: make(map[string]*Domain), calendarMonths: opts.CalendarMonths, checkLease: opts.CheckLease}
 	var errs Errors
 	for _, part := range parts {
 		if wrong := add(c, part, opts.MergeDomains); wrong != nil {
@@ -149,6 +152,7 @@ func (d *decoder) checkDescriptors(from *value) {
 			for _, key := range []string{"unit", "name", "algorithm", "on_store_error"} {
 				d.str(r.get(key))
 			}
+			d.checkTypesOfLease(r.get("lease"))
 			for _, replaced := range d.list(r.get("replaces")) {
 				d.str(replaced.get("name"))
 			}
@@ -242,6 +246,7 @@ func (b *builder) rule(v *value, path string) *Rule {
 		Index:     len(b.config.rules),
 	}
 	b.limits(r, from)
+	b.lease(r, from.get("lease"))
 	for _, replaced := range b.list(from.get("replaces")) {
 		b.mapping(replaced, inReplaces)
 		b.replaces(r, replaced)

@@ -7,7 +7,7 @@
 // Each file has one domain with a tree of descriptors. Every file that
 // envoyproxy/ratelimit accepts is accepted, with the same error messages. One invalid
 // file invalidates the whole configuration. A rate_limit has these additional keys:
-// algorithm, limits, on_store_error and unit_multiplier. Misplaced keys, which
+// algorithm, limits, on_store_error, lease and unit_multiplier. Misplaced keys, which
 // envoyproxy/ratelimit ignores, and rules that never match produce warnings.
 //
 // # Matching
@@ -97,6 +97,7 @@ type Config struct {
 	warnings []Warning
 
 	calendarMonths bool // see ParseOptions
+	checkLease     func(headgate.Algorithm) (warning string, err error)
 
 	nameBytes     int // total length of the names of all rules, at most maxNameBytes
 	comparedBytes int // number of bytes that warnUnreachable has compared; it stops above maxComparedBytes

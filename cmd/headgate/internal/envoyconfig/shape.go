@@ -12,10 +12,11 @@ const (
 	inDescriptor
 	inRateLimit
 	inReplaces
+	inLease
 )
 
 // placeNames are the names of these mappings in messages.
-var placeNames = [...]string{"the top-level mapping", "a descriptor", "a rate_limit", "an entry of replaces"}
+var placeNames = [...]string{"the top-level mapping", "a descriptor", "a rate_limit", "an entry of replaces", "a lease"}
 
 // keysOf has the valid keys of each kind of mapping.
 var keysOf = [...][]string{
@@ -25,8 +26,10 @@ var keysOf = [...][]string{
 	},
 	inRateLimit: {
 		"unit", "requests_per_unit", "unlimited", "name", "replaces", "unit_multiplier", "algorithm", "limits", "limit", "on_store_error",
+		"lease",
 	},
 	inReplaces: {"name"},
+	inLease:    {"share", "ttl"},
 }
 
 func isKnownKey(key string) bool {

@@ -28,6 +28,7 @@ func appendAnswer(b []byte, a *engine.Answer, results []engine.Result, now time.
 	b = appendStrings(b, a.DeniedBy)
 	b = append(b, `,"degraded":`...)
 	b = strconv.AppendBool(b, a.Degraded != headgate.ReasonNone)
+	b = appendLeased(b, a.Leased)
 	b = append(b, `,"results":[`...)
 	for i := range results {
 		if i > 0 {
@@ -56,7 +57,16 @@ func appendResult(b []byte, r *engine.Result, now time.Time) []byte {
 	b = strconv.AppendBool(b, !r.Allowed)
 	b = append(b, `,"denied_by":`...)
 	b = appendStrings(b, r.DeniedBy)
+	b = appendLeased(b, r.Leased)
 	return append(b, '}')
+}
+
+// appendLeased appends the field leased, which only a decision from memory has.
+func appendLeased(b []byte, leased bool) []byte {
+	if leased {
+		b = append(b, `,"leased":true`...)
+	}
+	return b
 }
 
 func appendInt(b []byte, name string, n int64) []byte {

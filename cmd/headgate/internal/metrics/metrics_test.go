@@ -228,6 +228,9 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 			Times: metrics.EnvoyTimes{Count: 6, Sum: 30 * time.Millisecond, UpTo: map[time.Duration]uint64{5 * time.Millisecond: 4, time.Second: 6}},
 		}
 	})
+	m.Leases(func() metrics.LeaseState {
+		return metrics.LeaseState{Keys: 1, Units: 2, Stranded: 3, Memory: 4, Calls: 5, Failed: 6, Waits: 7}
+	})
 	m.XDS(func() metrics.XDSState { return metrics.XDSState{Connected: true, Failures: 7} })
 	m.Draining()
 	return m
@@ -239,6 +242,8 @@ func TestStateMetrics(t *testing.T) {
 	requireMetrics(t, m, "headgate_config", `headgate_config_generation 2`, `headgate_config_last_reload_success_timestamp_seconds 1.5`,
 		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
 	requireMetrics(t, m, "headgate_draining", `headgate_draining 1`)
+	requireMetrics(t, m, "headgate_lease", `headgate_lease_decisions_total 4`, `headgate_lease_keys 1`, `headgate_lease_store_calls_failed_total 6`,
+		`headgate_lease_store_calls_total 5`, `headgate_lease_stranded_units_total 3`, `headgate_lease_units 2`, `headgate_lease_waits_total 7`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
 	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_clock_skew_total{direction="ahead"} 2`,
 		`headgate_store_clock_skew_total{direction="behind"} 1`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,

@@ -52,6 +52,35 @@ func (m *Metrics) Store(state func() StoreState) {
 	})
 }
 
+// LeaseState has the counts of a store with leases.
+type LeaseState struct {
+	Keys     int   // keys that are leased
+	Units    int64 // units on lease that were not spent
+	Stranded int64 // units of leases that ended before they were spent or returned
+	Memory   int64 // decisions from memory
+	Calls    int64 // calls to the store for leases
+	Failed   int64 // calls that failed
+	Waits    int64 // requests that waited for a renewal
+}
+
+// Leases adds metrics of leases. The function state is called at each scrape.
+func (m *Metrics) Leases(state func() LeaseState) {
+	m.gaugeFunc("lease_keys", "Keys that this instance has leased.", func() float64 { return float64(state().Keys) })
+	m.gaugeFunc("lease_units", "Units that this instance has on lease and has not spent.", func() float64 { return float64(state().Units) })
+	for name, c := range map[string]struct {
+		help  string
+		count func(LeaseState) int64
+	}{
+		"decisions_total":          {"Decisions in memory, under one limit each.", func(s LeaseState) int64 { return s.Memory }},
+		"store_calls_total":        {"Calls to the store that took, renewed or returned units.", func(s LeaseState) int64 { return s.Calls }},
+		"store_calls_failed_total": {"Calls to the store for leases that failed; they are repeated.", func(s LeaseState) int64 { return s.Failed }},
+		"stranded_units_total":     {"Units of leases that ended before they were spent or returned.", func(s LeaseState) int64 { return s.Stranded }},
+		"waits_total":              {"Requests that waited for the renewal of a lease.", func(s LeaseState) int64 { return s.Waits }},
+	} {
+		m.counterFunc("lease_"+name, c.help, func() float64 { return float64(c.count(state())) })
+	}
+}
+
 // XDSState is the state of the connection to the control plane that sends Envoy rules.
 type XDSState struct {
 	Connected bool   // whether a stream is open

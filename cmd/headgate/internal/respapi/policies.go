@@ -76,7 +76,7 @@ func (w *worker) checksFrom(i int, name string) (checks []engine.Check, ok bool)
 // API, without the results. Times are in milliseconds, rounded up. The caller writes
 // further fields, more of them in number.
 func (w *worker) writeDecision(a *engine.Answer, more int) {
-	w.fields(10 + more)
+	w.fields(10 + leasedFields(a.Leased) + more)
 	w.bulk("allowed")
 	w.boolean(a.Allowed)
 	w.bulk("limit")
@@ -97,6 +97,23 @@ func (w *worker) writeDecision(a *engine.Answer, more int) {
 	w.bulks(a.DeniedBy)
 	w.bulk("degraded")
 	w.boolean(a.Degraded != headgate.ReasonNone)
+	w.leased(a.Leased)
+}
+
+// leasedFields returns the number of fields that leased writes.
+func leasedFields(leased bool) int {
+	if leased {
+		return 1
+	}
+	return 0
+}
+
+// leased writes the field leased, which only a decision from memory has.
+func (w *worker) leased(leased bool) {
+	if leased {
+		w.bulk("leased")
+		w.boolean(true)
+	}
 }
 
 // writeResults writes the result of each check, with the same fields, in the same order,
@@ -111,7 +128,7 @@ func (w *worker) writeResults(a *engine.Answer, now time.Time) {
 }
 
 func (w *worker) writeResult(r *engine.Result, now time.Time) {
-	w.fields(10)
+	w.fields(10 + leasedFields(r.Leased))
 	w.bulk("policy")
 	w.bulk(r.Policy)
 	w.bulk("allowed")
@@ -132,6 +149,7 @@ func (w *worker) writeResult(r *engine.Result, now time.Time) {
 	w.boolean(!r.Allowed)
 	w.bulk("denied_by")
 	w.bulks(r.DeniedBy)
+	w.leased(r.Leased)
 }
 
 // time writes t as in RFC 3339, in UTC, rounded up to a millisecond.

@@ -115,6 +115,7 @@ func prepare(rule *envoyconfig.Rule, each bool) preparedRule {
 		l, own := rule.Limits[0], *rule.Limits[0].Inline
 		p.counting = makeCounting(own)
 		own.Limit.Rate++
+		own.Lease = headgate.LeaseSettings{} // only the store knows which hit is above the limit
 		l.Inline = &own
 		p.charged, p.logged = []envoyconfig.Limit{l}, &rule.Limits[0].Inline.Limit
 	}
@@ -169,7 +170,7 @@ func newOverride(d *ratelimit.RateLimitDescriptor, each, calendarMonths bool) *o
 // makeCounting returns a limit with the state of own that no request reaches, for
 // counting the hits of a descriptor that is over its limit.
 func makeCounting(own engine.InlineLimit) *engine.InlineLimit {
-	own.Limit.Rate = headgate.MaxWindowUnits
+	own.Limit.Rate, own.Lease = headgate.MaxWindowUnits, headgate.LeaseSettings{}
 	return &own
 }
 

@@ -28,7 +28,7 @@ func newEnvoy(e *engine.Engine, c *config.Config, log *slog.Logger) (*envoyEndpo
 	if err != nil {
 		return nil, err
 	}
-	rules := newEnvoyRules(&c.Envoy, handler, log)
+	rules := newEnvoyRules(c, handler, log)
 	switch {
 	case c.Envoy.XDS.Server != "":
 		client, err := envoyxds.New(rules, xdsOptions(&c.Envoy.XDS, log))

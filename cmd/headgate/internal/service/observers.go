@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -36,6 +37,14 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 		o.Store(func() metrics.StoreState {
 			stats := memory.Stats()
 			return metrics.StoreState{Keys: stats.Keys, Bytes: stats.Bytes, Overflowed: stats.Overflowed}
+		})
+	}
+	if leased, ok := store.(*lease.Store); ok {
+		o.Leases(func() metrics.LeaseState {
+			s := leased.Stats()
+			return metrics.LeaseState{
+				Keys: s.Keys, Units: s.Units, Stranded: s.Stranded, Memory: s.Decisions, Calls: s.Calls, Failed: s.Failed, Waits: s.Late,
+			}
 		})
 	}
 	o.Config(func() metrics.ConfigState {

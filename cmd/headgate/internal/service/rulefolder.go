@@ -44,7 +44,7 @@ func (f *ruleFolder) load(always bool, now time.Time) (again time.Duration) {
 	var parsed *envoyconfig.Config
 	readErr := err
 	if err == nil {
-		parsed, err = envoyconfig.Parse(files, parseOptions(f.rules.config))
+		parsed, err = envoyconfig.Parse(files, f.rules.parse)
 	}
 	if err == nil && !always && f.mustSettle(files, len(parsed.Rules()), now) {
 		return f.settling.Again(now)

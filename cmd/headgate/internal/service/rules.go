@@ -18,6 +18,7 @@ import (
 // Envoy, and logs the results.
 type envoyRules struct {
 	config  *config.Envoy
+	parse   *envoyconfig.ParseOptions
 	handler *rlsapi.Handler
 	log     *slog.Logger
 	refused atomic.Bool // whether the last configuration was invalid
@@ -25,12 +26,12 @@ type envoyRules struct {
 	ready   chan struct{} // closed after the first configuration has been applied
 }
 
-func newEnvoyRules(c *config.Envoy, handler *rlsapi.Handler, log *slog.Logger) *envoyRules {
-	return &envoyRules{config: c, handler: handler, log: log, ready: make(chan struct{})}
+func newEnvoyRules(c *config.Config, handler *rlsapi.Handler, log *slog.Logger) *envoyRules {
+	return &envoyRules{config: &c.Envoy, parse: parseOptions(c), handler: handler, log: log, ready: make(chan struct{})}
 }
 
-func parseOptions(c *config.Envoy) *envoyconfig.ParseOptions {
-	return &envoyconfig.ParseOptions{MergeDomains: c.MergeDomains, CalendarMonths: c.CalendarMonths}
+func parseOptions(c *config.Config) *envoyconfig.ParseOptions {
+	return &envoyconfig.ParseOptions{MergeDomains: c.Envoy.MergeDomains, CalendarMonths: c.Envoy.CalendarMonths, CheckLease: c.CheckLease}
 }
 
 func folderOptions(c *config.Envoy) envoyconfig.FolderOptions {
@@ -39,8 +40,8 @@ func folderOptions(c *config.Envoy) envoyconfig.FolderOptions {
 
 // CheckEnvoy checks the files in the folder envoy.config. It returns the number of
 // domains and the warnings. The error contains the errors of all files.
-func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
-	loaded, err := envoyconfig.Load(string(c.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), FolderOptions: folderOptions(c)})
+func CheckEnvoy(c *config.Config) (domains int, warnings []string, err error) {
+	loaded, err := envoyconfig.Load(string(c.Envoy.Config), &envoyconfig.LoadOptions{ParseOptions: *parseOptions(c), FolderOptions: folderOptions(&c.Envoy)})
 	if err != nil {
 		return 0, nil, err
 	}
@@ -52,7 +53,7 @@ func CheckEnvoy(c *config.Envoy) (domains int, warnings []string, err error) {
 
 // Apply applies all resources of a control plane or none.
 func (r *envoyRules) Apply(resources []*envoyxds.Resource) error {
-	c, err := envoyconfig.ParseResources(resources, parseOptions(r.config))
+	c, err := envoyconfig.ParseResources(resources, r.parse)
 	if err == nil {
 		err = r.handler.Apply(c)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 )
@@ -95,7 +96,8 @@ func Networked(rawURL string) bool { return Name(rawURL) != memory }
 //
 // Parameters of memcached: namespace, timeout, max_conns, max_waiting, max_tries, join.
 //
-// A network store is wrapped in a store of package fallback.
+// A network store is wrapped in a store of package fallback, and a Redis store also in a
+// [*lease.Store]. Rules without leases are passed to the inner store.
 func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -112,7 +114,14 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return wrapped, nil
+	if Name(rawURL) == memcached {
+		return wrapped, nil // it has no leases
+	}
+	leased, err := lease.New(wrapped, nil)
+	if err != nil {
+		return nil, errors.Join(err, wrapped.Close())
+	}
+	return leased, nil
 }
 
 // openBare opens a store without a fallback. If scratch is not empty, the store is
