@@ -32,6 +32,8 @@ SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... .
 FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
+# Tests of many keys or of a long log in one goroutine, in which no data race is possible.
+SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport
 # Tests that compare the Lua scripts with Go.
 SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
 # The packages with tests that have a short form, those with the longest tests first.
@@ -108,14 +110,14 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 # test-full runs what `make test` has shortened.
 # Tests that count allocations, or run millions of steps, run only without the race detector.
 # All others also run in their short form with it, except algo, which contains arithmetic and no
-# goroutines, and tests that mostly wait for other programs.
+# goroutines, other tests without goroutines, and tests that mostly wait for other programs.
 .PHONY: test-full
 test-full: setup-long
 	go test -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
 
 .PHONY: test-race
 test-race: setup
-	go test -race -short -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$)
+	go test -race -short -vet=off -skip '$(PROGRAMS)|$(SEQUENTIAL)' -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$)
 
 # Test every package with two additional algorithms. This proves that packages read the table
 # of algorithms and do not compare names. Faults of servers and other programs, which tests spend

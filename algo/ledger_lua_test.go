@@ -168,7 +168,7 @@ func (k *luaHolds) lease(s *holdStep) lua.LValue {
 
 // TestLuaHoldsEqualGo compares the two implementations of the ledger on random traces.
 func TestLuaHoldsEqualGo(t *testing.T) {
-	steps := 340_000 // for each of six algorithms: 2,040,000
+	steps := *stepsFlag / 12 // for each of six algorithms
 	if raceDetector || testing.Short() {
 		steps = 10_000
 	}
