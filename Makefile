@@ -29,7 +29,7 @@ EACH     := $(CURDIR)/scripts/each-module
 # All packages of the released modules, those with the longest tests first.
 SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
 # Tests of faults of servers, of killed processes, and of the model of leases with mistakes.
-FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes
+FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes|^TestLeases
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests of many keys or of a long log in one goroutine, in which no data race is possible.
@@ -266,6 +266,10 @@ connections: ## Memory of headgate serve under attacks with connections; about 6
 .PHONY: bench-stores
 bench-stores: ## Limiters over Redis and memcached; starts both servers
 	cd bench && GOWORK=off go run ./cmd/stores -results results
+
+.PHONY: bench-leases
+bench-leases: ## Eight processes on one key of Redis: leases, and counters that synchronize later
+	cd bench && GOWORK=off go run ./cmd/leases -results results
 
 .PHONY: bench-logs
 bench-logs: ## Operations on sliding logs in Redis of 10 to 1,000,000 entries

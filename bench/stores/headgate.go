@@ -28,7 +28,11 @@ func (o *ours) Allow(ctx context.Context, key string) (bool, error) {
 func (o *ours) Close() error { return o.store.Close() }
 
 func newOurs(store headgate.Store, limit bench.Limit) (Limiter, error) {
-	l, err := headgate.New(store, policy(limit), nil)
+	return newLimiter(store, policy(limit))
+}
+
+func newLimiter(store headgate.Store, p headgate.Policy) (Limiter, error) {
+	l, err := headgate.New(store, p, nil)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -32,6 +32,10 @@ type Row struct {
 	// Floor is true for a row that decides nothing. It shows the minimum cost of a
 	// decision.
 	Floor bool
+	// Window is true for a limiter that counts in windows of [bench.Limit.Window], which
+	// begin at multiples of their length. In several processes, a limiter without it has
+	// a token bucket.
+	Window bool
 }
 
 // Redis returns the rows for Redis. All other rows are compared with the first row.

@@ -31,6 +31,7 @@ func TestRowsAllowExactlyTheBurst(t *testing.T) {
 		}
 	}
 	t.Run("redis", func(t *testing.T) { check(t, OneCaller(), startServer(t, server.Redis)) })
+	t.Run("one hot key", func(t *testing.T) { check(t, OneHotKey(), startServer(t, server.Redis)) })
 	t.Run("memcached", func(t *testing.T) { check(t, Memcached(), startServer(t, server.Memcached)) })
 }
 
