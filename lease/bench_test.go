@@ -2,12 +2,16 @@ package lease_test
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/testserver"
 	"github.com/headgate/headgate/memstore"
+	"github.com/headgate/headgate/redisstore"
 )
 
 // hot returns a bound whose key is leased with many units for a minute.
@@ -74,26 +78,76 @@ func BenchmarkDecisionFromMemoryParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkUnleased compares the inner store with a rule without leases and with a leased
-// rule.
+// BenchmarkUnleased compares a rule without leases, in a store that leases another key,
+// with the same rule in the inner store. cold is a leased rule whose keys have few
+// requests. All take turns, so that changes in the machine's speed affect all of them.
 func BenchmarkUnleased(b *testing.B) {
-	inner := memstore.New(nil)
-	s := open(b, inner, nil)
-	leased := ruleOf("1000000/1s")
-	plain := leased
-	plain.Lease = headgate.LeaseSettings{}
-	keys := make([]string, 1<<16)
-	for i := range keys {
-		keys[i] = fmt.Sprint("key", i)
+	b.Run("memory", func(b *testing.B) {
+		compareUnleased(b, memstore.New(nil), 1, 1<<16, 1000)
+	})
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprintf("redis-%d", callers), func(b *testing.B) {
+			inner, err := redisstore.Open("redis://"+testserver.Redis(b).Addr(), nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			compareUnleased(b, inner, callers, 10_000, 100)
+		})
 	}
-	for _, c := range []struct {
-		name  string
-		bound headgate.Bound
-	}{{"inner", bind(b, inner, plain)}, {"unleased", bind(b, s, plain)}, {"cold", bind(b, s, leased)}} {
-		b.Run(c.name, func(b *testing.B) {
-			for i := range b.N {
-				_, _ = c.bound.Apply(ctx, headgate.StoreClock, keys[i&(len(keys)-1)], headgate.Take, 1)
+}
+
+// compareUnleased makes the requests of b.N in turns. It reports the median time of each
+// case and the median of the ratios to the inner store.
+func compareUnleased(b *testing.B, inner headgate.LeaseStore, callers, keys, turn int) {
+	b.Helper()
+	s := open(b, inner, nil)
+	hot := bind(b, s, ruleOf("1000/1s"))
+	cold := ruleOf("1000000/1s")
+	cold.Lease.TTL = 10 * time.Millisecond // no key has more than three requests in it
+	plain := cold
+	plain.Lease = headgate.LeaseSettings{}
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = fmt.Sprint("key", i)
+	}
+	bounds := []headgate.Bound{bind(b, inner, plain), bind(b, s, plain), bind(b, s, cold)}
+	times, ratios := make([][]float64, len(bounds)), make([][]float64, len(bounds))
+	b.ResetTimer()
+	for round, size := 0, turn*callers*len(bounds); round*size < b.N; round++ {
+		warm(b, hot, "hot")
+		took := make([]float64, len(bounds))
+		for i := range bounds {
+			i = (i + round) % len(bounds)
+			took[i] = float64(ask(bounds[i], names, round*size+i*turn*callers, callers, turn)) / float64(turn*callers)
+		}
+		for i := range bounds {
+			times[i], ratios[i] = append(times[i], took[i]), append(ratios[i], took[i]/took[0])
+		}
+	}
+	for i, name := range []string{"inner", "unleased", "cold"} {
+		b.ReportMetric(median(times[i]), name+"-ns/op")
+		if i > 0 {
+			b.ReportMetric(median(ratios[i]), name+"/inner")
+		}
+	}
+}
+
+// ask makes n requests with each of the callers and returns the time.
+func ask(bound headgate.Bound, keys []string, from, callers, n int) time.Duration {
+	begun := time.Now()
+	var all sync.WaitGroup
+	for c := range callers {
+		all.Go(func() {
+			for i := range n {
+				_, _ = bound.Apply(ctx, headgate.StoreClock, keys[(from+c*n+i)%len(keys)], headgate.Take, 1)
 			}
 		})
 	}
+	all.Wait()
+	return time.Since(begun)
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }
