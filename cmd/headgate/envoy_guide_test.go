@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rate_limit_quota/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ratelimit/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
@@ -29,24 +30,37 @@ const envoyExamples = "../../examples/envoy"
 // values are in the ranges that Envoy validates.
 func TestEnvoyExampleConfiguration(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(envoyExamples + "/envoy.yaml")
-	if err != nil {
-		t.Fatal(err)
+	mistakes := map[string]map[string]string{
+		"/envoy.yaml": {
+			"failure_mode_deny":      "failure_mode_denied",
+			"use_remote_address":     "use_remote_addresses",
+			"DRAFT_VERSION_03":       "DRAFT_VERSION_99",
+			"domain: shop":           `domain: ""`,
+			"filters.http.router.v3": "filters.http.rooter.v3",
+			"rate_limits: #":         "rate_limit: #",
+		},
+		"/quota.yaml": {
+			"reporting_interval: 1s": "reporting_interval: 0s",
+			"no_assignment_behavior": "without_assignment",
+			"blanket_rule: DENY_ALL": "blanket_rule: DENY_SOME",
+			"rlqs_server":            "rlqs",
+			"domain: shop":           `domain: ""`,
+			"RateLimitQuotaFilter":   "RateLimitsQuotaFilter",
+		},
 	}
-	if err := checkEnvoy(text); err != nil {
-		t.Error(err)
-	}
-	for from, to := range map[string]string{
-		"failure_mode_deny":      "failure_mode_denied",
-		"use_remote_address":     "use_remote_addresses",
-		"DRAFT_VERSION_03":       "DRAFT_VERSION_99",
-		"domain: shop":           `domain: ""`,
-		"filters.http.router.v3": "filters.http.rooter.v3",
-		"rate_limits: #":         "rate_limit: #",
-	} {
-		changed := strings.Replace(string(text), from, to, 1)
-		if err := checkEnvoy([]byte(changed)); changed == string(text) || err == nil {
-			t.Errorf("%s instead of %s: got no error, want one", to, from)
+	for name, changes := range mistakes {
+		text, err := os.ReadFile(envoyExamples + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkEnvoy(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for from, to := range changes {
+			changed := strings.Replace(string(text), from, to, 1)
+			if err := checkEnvoy([]byte(changed)); changed == string(text) || err == nil {
+				t.Errorf("%s: %s instead of %s: got no error, want one", name, to, from)
+			}
 		}
 	}
 }

@@ -12,6 +12,7 @@ var serviceRules = map[string]packageRule{
 		},
 		tests: []string{
 			"internal/testserver", "loginguard", "storetest/crowd", "storetest/model", service("chromium"), service("controlplane"),
+			service("quotaclient"),
 		},
 	},
 	service("admin"): {
@@ -110,10 +111,13 @@ var serviceRules = map[string]packageRule{
 		code:  []string{".", service("bounded"), service("engine")},
 		tests: []string{"algo", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
+	service("quotaclient"): {
+		why: "a client of the rate limit quota service for tests; it knows Envoy's protocol only",
+	},
 	service("rlsapi"): {
 		why:   "an interface knows its protocol and the engine; rules come from envoyproxy/ratelimit's configuration",
 		code:  []string{".", "internal/key", "internal/micros", service("bounded"), service("engine"), service("envoyconfig")},
-		tests: []string{"fallback", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
+		tests: []string{"fallback", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore", service("quotaclient")},
 	},
 	service("routing"): {
 		why:  "it finds the policies and keys of a request and decides nothing",
@@ -167,7 +171,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		why: "Envoy's protocol messages; a real xDS server in tests",
 		code: []string{
 			service("controlplane"), service("envoyconfig"), service("envoyxds"), service("load"),
-			service("rlsapi"),
+			service("quotaclient"), service("rlsapi"),
 		},
 		tests: []string{"cmd/headgate", service("service")},
 	},
@@ -225,7 +229,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	},
 	"google.golang.org/protobuf": {
 		why:   "protocol messages",
-		code:  []string{"grpclimit", service("envoyconfig"), service("envoyxds"), service("rlsapi")},
+		code:  []string{"grpclimit", service("envoyconfig"), service("envoyxds"), service("quotaclient"), service("rlsapi")},
 		tests: []string{"cmd/headgate", service("service")},
 	},
 }

@@ -19,6 +19,8 @@ var allowedSleeps = map[string]string{
 	"cmd/headgate/internal/load slowServer": "a slow server",
 	"cmd/headgate/internal/respapi TestRequestTimeoutBeginsWithFirstByte": "it tests pauses within a request",
 	"fallback makeNodeUnavailable":                                        "the duration of a fault under load",
+	"cmd/headgate/internal/rlsapi ApplyLease":                             "latency of a store in fake time",
+	"cmd/headgate/internal/rlsapi pass":                                   "latency of a message in fake time",
 	"lease ApplyLease":                                                    "a late copy of a message in fake time",
 	"redisstore/goredis Example":                                          "a program that waits until its limit allows a request",
 	"replay Apply":                                                        "a slow store",

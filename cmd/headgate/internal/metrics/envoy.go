@@ -32,6 +32,13 @@ type EnvoyState struct {
 	Milliseconds               bool
 	StoreErrors, ServiceErrors uint64
 	GlobalShadow               uint64
+	Quotas                     EnvoyQuotas
+}
+
+// EnvoyQuotas are the counts of the rate limit quota service.
+type EnvoyQuotas struct {
+	Streams, Buckets int64             // open streams, and their buckets
+	Assignments      map[string]uint64 // assignments that were sent, by their kind
 }
 
 // Envoy adds the metrics of the Envoy rate limit service. They have the names that
@@ -79,6 +86,9 @@ var (
 	envoyRefused = prometheus.NewDesc("ratelimit_service_config_load_error", "Configurations that were rejected.", nil, nil)
 	envoyShadow  = prometheus.NewDesc("ratelimit_service_global_shadow_mode",
 		"Requests that were over the limit and answered OK because of global shadow mode.", nil, nil)
+	envoyStreams     = prometheus.NewDesc("headgate_envoy_quota_streams", "Open streams of the rate limit quota service.", nil, nil)
+	envoyBuckets     = prometheus.NewDesc("headgate_envoy_quota_buckets", "Buckets of all open streams of the rate limit quota service.", nil, nil)
+	envoyAssignments = prometheus.NewDesc("headgate_envoy_quota_assignments_total", "Assignments that the rate limit quota service has sent.", []string{"strategy"}, nil)
 )
 
 // Describe sends no description, because Prometheus does not accept two descriptions
@@ -115,6 +125,11 @@ func (c envoyCollector) Collect(to chan<- prometheus.Metric) {
 	count(envoyLoaded, state.ConfigLoads)
 	count(envoyRefused, state.ConfigErrors)
 	count(envoyShadow, state.GlobalShadow)
+	to <- prometheus.MustNewConstMetric(envoyStreams, prometheus.GaugeValue, float64(state.Quotas.Streams))
+	to <- prometheus.MustNewConstMetric(envoyBuckets, prometheus.GaugeValue, float64(state.Quotas.Buckets))
+	for strategy, n := range state.Quotas.Assignments {
+		count(envoyAssignments, n, strategy)
+	}
 }
 
 // histogram returns the durations as a Prometheus histogram in the given unit.

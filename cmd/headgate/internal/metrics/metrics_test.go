@@ -225,7 +225,8 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 			Rules:          map[string]metrics.EnvoyCounts{"d.a": {TotalHits: 1}, "d.b.c.x": {OverLimit: 2}, "d.b.c.y": {OverLimit: 3}, "others": {}},
 			DomainNotFound: map[string]uint64{"x": 1},
 			ConfigLoads:    1, ConfigErrors: 2, StoreErrors: 3, ServiceErrors: 4, GlobalShadow: 5,
-			Times: metrics.EnvoyTimes{Count: 6, Sum: 30 * time.Millisecond, UpTo: map[time.Duration]uint64{5 * time.Millisecond: 4, time.Second: 6}},
+			Quotas: metrics.EnvoyQuotas{Streams: 7, Buckets: 8, Assignments: map[string]uint64{"tokens": 9}},
+			Times:  metrics.EnvoyTimes{Count: 6, Sum: 30 * time.Millisecond, UpTo: map[time.Duration]uint64{5 * time.Millisecond: 4, time.Second: 6}},
 		}
 	})
 	m.Leases(func() metrics.LeaseState {
@@ -242,6 +243,8 @@ func TestStateMetrics(t *testing.T) {
 	requireMetrics(t, m, "headgate_config", `headgate_config_generation 2`, `headgate_config_last_reload_success_timestamp_seconds 1.5`,
 		`headgate_config_last_reload_successful 1`, `headgate_config_loads_total 2`, `headgate_config_refused_total 1`)
 	requireMetrics(t, m, "headgate_draining", `headgate_draining 1`)
+	requireMetrics(t, m, "headgate_envoy_quota", `headgate_envoy_quota_assignments_total{strategy="tokens"} 9`,
+		`headgate_envoy_quota_buckets 8`, `headgate_envoy_quota_streams 7`)
 	requireMetrics(t, m, "headgate_lease", `headgate_lease_decisions_total 4`, `headgate_lease_keys 1`, `headgate_lease_store_calls_failed_total 6`,
 		`headgate_lease_store_calls_total 5`, `headgate_lease_stranded_units_total 3`, `headgate_lease_units 2`, `headgate_lease_waits_total 7`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
@@ -272,7 +275,7 @@ func TestEnvoyMetricsKeepEnvoyproxyNames(t *testing.T) {
 
 func TestXDSMetrics(t *testing.T) {
 	t.Parallel()
-	requireMetrics(t, newUsedMetrics(t), "headgate_envoy_", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
+	requireMetrics(t, newUsedMetrics(t), "headgate_envoy_xds", `headgate_envoy_xds_connected 1`, `headgate_envoy_xds_failures_total 7`)
 }
 
 func TestEnvoyResponseTimeInMilliseconds(t *testing.T) {

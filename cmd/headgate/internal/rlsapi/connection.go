@@ -219,8 +219,9 @@ func (c *connection) received(now time.Time, message []byte, begins, ends bool) 
 		if s.received.add(message); s.received.complete > before.complete {
 			s.readSince = now
 			if n := s.received.bytes - before.bytes; n <= shortBytes { // serveRequest reserves memory for others
-				c.hold(s, decodeFactor*n)
+				c.holdData(s, decodeFactor*n)
 			}
+			c.endMessage(s)
 		}
 	}
 	if ends {
@@ -250,7 +251,7 @@ func (c *connection) beginFrame(now time.Time) {
 		c.holdHeader(c.current)
 	case frameData:
 		if c.current = c.streams[c.in.id]; c.current != nil {
-			c.hold(c.current, frameBytes+bufferBytes(c.in.left))
+			c.holdData(c.current, frameBytes+bufferBytes(c.in.left))
 		}
 	default:
 		c.current = nil

@@ -68,7 +68,13 @@ func (s *Server) serveRequest(_ any, stream grpc.ServerStream) error {
 // readSize reads the size of a message.
 func readSize(reader messageReader) (int64, error) {
 	var prefix [5]byte
-	if err := reader.ReadMessageHeader(prefix[:]); err != nil {
+	return sizeOf(prefix, reader.ReadMessageHeader(prefix[:]))
+}
+
+// sizeOf returns the size in the prefix of a message, which was read with an error or
+// nil.
+func sizeOf(prefix [5]byte, err error) (int64, error) {
+	if err != nil {
 		return 0, toReadError(err)
 	}
 	if prefix[0] != 0 {

@@ -58,13 +58,15 @@ type ServerOptions struct {
 	Log              *slog.Logger  // logger for connection errors; nil means no log
 }
 
-// Server serves a [Handler] over gRPC, with health checks and reflection. It is created
+// Server serves a [Handler] over gRPC: the rate limit service and the rate limit quota
+// service, with health checks and reflection. It is created
 // with [NewServer] and may be used concurrently.
 type Server struct {
 	handler         *Handler
 	grpc            *grpc.Server
 	health          *health.Server
-	stopWatches     context.CancelFunc // ends all streams of health checks
+	stopping        <-chan struct{}    // closed when all streams must end
+	stopStreams     context.CancelFunc // ends the streams of health checks and quotas
 	connections     *bounded.Connections
 	connBytes       int64 // memory of a connection without requests
 	maxMessageBytes int64
@@ -77,7 +79,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 	opts = cmp.Or(opts, &ServerOptions{})
 	stopping, stop := context.WithCancel(context.Background())
 	s := &Server{
-		handler: h, grpc: grpc.NewServer(newServerOptions(opts)...), health: health.NewServer(), stopWatches: stop,
+		handler: h, grpc: grpc.NewServer(newServerOptions(opts)...), health: health.NewServer(), stopping: stopping.Done(), stopStreams: stop,
 		connections: bounded.New(bounded.Limits{Connections: cmp.Or(opts.MaxConnections, 4096), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes)}),
 		connBytes:   connBytes, maxMessageBytes: int64(cmp.Or(opts.MaxMessageBytes, DefaultMaxMessageBytes)), log: opts.Log,
 	}
@@ -85,6 +87,7 @@ func NewServer(h *Handler, opts *ServerOptions) *Server {
 		s.connBytes = tlsConnBytes
 	}
 	s.grpc.RegisterService(s.serviceDesc(), h)
+	s.grpc.RegisterService(s.quotaServiceDesc(), nil)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &healthService{s.health, stopping})
 	reflection.Register(s.grpc)
 	h.publishTo(func(healthy bool) {
@@ -142,12 +145,12 @@ func (s *Server) Serve(ln net.Listener) error {
 func (s *Server) Drain() { s.handler.Drain() }
 
 // Shutdown makes health checks fail, stops accepting connections, asks clients to use
-// other servers, ends the streams of health checks, and waits until every request in
-// flight has its response. If ctx ends first, Shutdown closes all connections and
-// returns ctx's error.
+// other servers, ends the streams of health checks and quotas, and waits until every
+// request in flight has its response. If ctx ends first, Shutdown closes all connections
+// and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
-	s.stopWatches()
+	s.stopStreams()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()

@@ -42,6 +42,8 @@ type Stats struct {
 	// GlobalShadow is the number of requests over their limits that were allowed only
 	// because of [Options].Shadow.
 	GlobalShadow uint64
+	// Quotas are the counts of the rate limit quota service.
+	Quotas QuotaStats
 }
 
 func (c *Counter) load() Counts {
@@ -62,6 +64,7 @@ type stats struct {
 	ratio    float32 // near-limit ratio
 	times    times
 	counters counters
+	quotas   quotas
 
 	loads, refusals, storeErrors, serviceErrors, shadowed atomic.Uint64
 }
@@ -120,6 +123,7 @@ func (h *Handler) Stats() Stats {
 		StoreErrors:   s.storeErrors.Load(),
 		ServiceErrors: s.serviceErrors.Load(),
 		GlobalShadow:  s.shadowed.Load(),
+		Quotas:        s.quotas.load(),
 	}
 	all.Rules, all.DomainNotFound = s.counters.load()
 	return all

@@ -6,6 +6,8 @@ import "time"
 type stream struct {
 	memory     int64
 	header     int64 // part of memory that is held for the header
+	data       int64 // part of memory since the last complete message
+	earlier    int64 // part of memory of the last complete message
 	received   messages
 	sent       messages
 	ended      bool      // whether the client has sent its last frame
@@ -57,6 +59,19 @@ func (c *connection) remove(id uint32, s *stream) {
 func (c *connection) hold(s *stream, n int64) {
 	s.memory += n
 	c.memory += n
+}
+
+// holdData adds n bytes for the current message of a stream.
+func (c *connection) holdData(s *stream, n int64) {
+	s.data += n
+	c.hold(s, n)
+}
+
+// endMessage notes that a message is complete. The memory of the message before it is
+// free again, because the server reads one message at a time.
+func (c *connection) endMessage(s *stream) {
+	c.hold(s, -s.earlier)
+	s.earlier, s.data = s.data, 0
 }
 
 // holdHeader adds the memory for the current frame, which is a part of the header of s.

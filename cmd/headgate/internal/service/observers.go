@@ -62,7 +62,7 @@ func envoyState(counted rlsapi.Stats, milliseconds bool) metrics.EnvoyState {
 		Rules: make(map[string]metrics.EnvoyCounts, len(counted.Rules)), DomainNotFound: counted.DomainNotFound,
 		ConfigLoads: counted.ConfigLoads, ConfigErrors: counted.ConfigErrors, StoreErrors: counted.StoreErrors,
 		ServiceErrors: counted.ServiceErrors, GlobalShadow: counted.GlobalShadow, Times: metrics.EnvoyTimes(counted.Times),
-		Milliseconds: milliseconds,
+		Milliseconds: milliseconds, Quotas: metrics.EnvoyQuotas(counted.Quotas),
 	}
 	for path, c := range counted.Rules {
 		state.Rules[path] = metrics.EnvoyCounts(c)

@@ -1,0 +1,287 @@
+package rlsapi_test
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	quotapb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/quotaclient"
+	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
+	"github.com/headgate/headgate/memstore"
+)
+
+// fakeTimeStore is a store whose clock is that of its goroutines. It loses calls and
+// replies at random if faults is set, and all of them while down is set.
+type fakeTimeStore struct {
+	*memstore.Store
+	faults bool
+	down   atomic.Bool
+
+	mu    sync.Mutex
+	open  map[headgate.HoldID]int64 // units of leases that have not ended
+	spent int64                     // units of leases that have ended
+}
+
+var errLost = &headgate.StoreError{Store: "test", Reason: headgate.ReasonUnreachable, Advice: "a message was lost"}
+
+func (s *fakeTimeStore) ApplyLease(ctx context.Context, _ headgate.Instant, op headgate.LeaseOp) (headgate.LeaseResult, error) {
+	time.Sleep(rand.N(2 * time.Millisecond))
+	if s.down.Load() || s.faults && rand.IntN(20) == 0 {
+		return headgate.LeaseResult{}, errLost
+	}
+	r, err := s.Store.ApplyLease(ctx, headgate.InstantOf(time.Now()), op)
+	if err == nil {
+		s.note(&op, &r)
+	}
+	time.Sleep(rand.N(2 * time.Millisecond))
+	if s.faults && rand.IntN(20) == 0 {
+		return headgate.LeaseResult{}, errLost
+	}
+	return r, err
+}
+
+// note keeps account of the units that were spent under leases.
+func (s *fakeTimeStore) note(op *headgate.LeaseOp, r *headgate.LeaseResult) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.open[op.Previous]; ok && r.Carried {
+		s.spent += op.Spent
+		delete(s.open, op.Previous)
+	}
+	if r.Units > 0 {
+		s.open[op.ID] = r.Units
+	}
+}
+
+// total returns the number of units that clients may have spent, at the end. A lease that
+// has not ended counts as spent.
+func (s *fakeTimeStore) total() int64 {
+	sum := s.spent
+	for _, units := range s.open {
+		sum += units
+	}
+	return sum
+}
+
+// pipe is a stream whose messages arrive in order, after at most 200 ms.
+type pipe struct {
+	ctx     context.Context
+	reports chan delayed[[]byte]
+	answers chan delayed[*quotapb.RateLimitQuotaResponse]
+	last    [2]time.Time
+	mu      sync.Mutex
+}
+
+type delayed[T any] struct {
+	at      time.Time
+	message T
+}
+
+func newPipe(ctx context.Context) *pipe {
+	return &pipe{ctx: ctx, reports: make(chan delayed[[]byte], 1000), answers: make(chan delayed[*quotapb.RateLimitQuotaResponse], 1000)}
+}
+
+// arrival returns when the next message in a direction arrives.
+func (p *pipe) arrival(direction int) time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := time.Now().Add(rand.N(5 * time.Millisecond))
+	if rand.IntN(10) == 0 {
+		at = time.Now().Add(rand.N(200 * time.Millisecond))
+	}
+	if at.Before(p.last[direction]) {
+		at = p.last[direction]
+	}
+	p.last[direction] = at
+	return at
+}
+
+func pass[T any](ctx context.Context, from chan delayed[T]) (message T, err error) {
+	select {
+	case d := <-from:
+		time.Sleep(time.Until(d.at))
+		return d.message, ctx.Err()
+	case <-ctx.Done():
+		return message, io.EOF
+	}
+}
+
+func (p *pipe) Send(r *quotapb.RateLimitQuotaUsageReports) error {
+	b, err := proto.Marshal(r)
+	if err == nil {
+		p.reports <- delayed[[]byte]{p.arrival(0), b}
+	}
+	return err
+}
+
+func (p *pipe) Recv() (*quotapb.RateLimitQuotaResponse, error) { return pass(p.ctx, p.answers) }
+
+func (p *pipe) read() ([]byte, error) { return pass(p.ctx, p.reports) }
+
+func (p *pipe) write(r *quotapb.RateLimitQuotaResponse) error {
+	p.answers <- delayed[*quotapb.RateLimitQuotaResponse]{p.arrival(1), proto.Clone(r).(*quotapb.RateLimitQuotaResponse)}
+	return p.ctx.Err()
+}
+
+// quotaSimulation is a run of several Envoys at two instances of the service, in fake
+// time.
+type quotaSimulation struct {
+	rule     string        // rate_limit of the bucket
+	rate     float64       // requests per second of all Envoys
+	interval time.Duration // between reports
+	duration time.Duration
+	envoys   int
+	faults   bool // lost calls of the store, ended streams, and an outage of the store
+}
+
+// run returns the times of all admitted requests, and the number of requests.
+func (s quotaSimulation) run(t *testing.T) (admitted []int64, requests int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		store := &fakeTimeStore{Store: memstore.New(nil), faults: s.faults, open: make(map[headgate.HoldID]int64)}
+		defer store.Close()
+		var instances []*rlsapi.Handler
+		for range 2 {
+			instances = append(instances, open(t, store, "domain: d\ndescriptors: [{key: k, rate_limit: "+s.rule+"}]", nil))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), s.duration)
+		defer cancel()
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		for i := range s.envoys {
+			all.Go(func() {
+				c := s.envoy(ctx, instances, i)
+				mu.Lock()
+				defer mu.Unlock()
+				times, denied := c.Log()
+				admitted = append(admitted, times...)
+				requests += len(times) + denied
+			})
+		}
+		if s.faults {
+			time.Sleep(s.duration / 2)
+			store.down.Store(true)
+			time.Sleep(15 * time.Second)
+			store.down.Store(false)
+		}
+		all.Wait()
+		if total := store.total(); int64(len(admitted)) > total {
+			t.Errorf("%s, faults %v: %d requests were admitted, and %d units were spent", s.rule, s.faults, len(admitted), total)
+		}
+	})
+	return admitted, requests
+}
+
+// envoy is one Envoy until ctx ends.
+func (s quotaSimulation) envoy(ctx context.Context, instances []*rlsapi.Handler, i int) *quotaclient.Client {
+	c := quotaclient.New("d")
+	var all sync.WaitGroup
+	all.Go(func() { c.ReportEvery(ctx, s.interval) })
+	all.Go(func() { s.request(ctx, c) })
+	for n := i; ctx.Err() == nil; n++ {
+		life := s.duration
+		if s.faults {
+			life = rand.N(20 * time.Second)
+		}
+		stream, end := context.WithTimeout(ctx, life)
+		p := newPipe(stream)
+		all.Go(func() { _ = instances[n%len(instances)].ServeQuotas(stream, p.read, p.write) })
+		_ = c.Serve(p)
+		end()
+		time.Sleep(rand.N(time.Second))
+	}
+	all.Wait()
+	return c
+}
+
+// request sends requests at random intervals. With faults, there are pauses, in which the
+// client saves tokens, and bursts.
+func (s quotaSimulation) request(ctx context.Context, c *quotaclient.Client) {
+	mean := float64(s.envoys) / s.rate
+	for ctx.Err() == nil {
+		speed := 1.0
+		if s.faults {
+			time.Sleep(rand.N(6 * time.Second))
+			speed = 1 + 10*rand.Float64()
+		}
+		for range rand.IntN(2000) {
+			time.Sleep(time.Duration(rand.ExpFloat64() * mean / speed * 1e9).Round(time.Microsecond))
+			if ctx.Err() != nil {
+				return
+			}
+			c.Request(map[string]string{"k": "v"})
+		}
+	}
+}
+
+// TestQuotaSimulation: in no span, all Envoys together admit more than the limit, also if
+// streams end, calls of the store are lost, and the store is unavailable. Without faults,
+// most of the limit is admitted. It is not parallel, because it uses all processors.
+func TestQuotaSimulation(t *testing.T) {
+	second := time.Second.Microseconds()
+	for name, c := range map[string]struct {
+		rule  string
+		above func(admitted []int64) int64
+		least float64 // of the limit of 200 per second, without faults
+	}{
+		"token_bucket":          {`{algorithm: token_bucket, limits: ["200/1s burst 400"]}`, bucketOf(200, second, 400), 0.8},
+		"short bucket":          {`{algorithm: token_bucket, limits: ["200/1s"]}`, bucketOf(200, second, 200), 0.5},
+		"token_bucket_interval": {`{algorithm: token_bucket_interval, limits: ["200/1s burst 400"]}`, bucketOf(200, second, 600), 0.8},
+		"fixed_window":          {`{unit: second, unit_multiplier: 20, requests_per_unit: 4000}`, windowOf(4000, 20*second), 0.7},
+		"sliding_window":        {`{algorithm: sliding_window, limits: ["4000/20s"]}`, bucketOf(4000, 20*second, 4000), 0.7},
+		"two limits":            {`{algorithm: token_bucket, limits: ["200/1s burst 400", "12000/1m"]}`, bucketOf(200, second, 400), 0.8},
+	} {
+		for _, faults := range []bool{false, true} {
+			s := quotaSimulation{rule: c.rule, rate: 600, interval: time.Second, duration: 2 * time.Minute, envoys: 4, faults: faults}
+			if testing.Short() {
+				s.duration = time.Minute
+			}
+			admitted, requests := s.run(t)
+			share := float64(len(admitted)) / (200 * s.duration.Seconds())
+			t.Logf("%s, faults %v: %d of %d requests admitted, %.1f%% of the limit", name, faults, len(admitted), requests, 100*share)
+			if above := c.above(admitted); above > 0 {
+				t.Errorf("%s, faults %v: a span has %d requests above the limit", name, faults, above)
+			}
+			if !faults && share < c.least {
+				t.Errorf("%s: %.1f%% of the limit was admitted, want %.0f%%", name, 100*share, 100*c.least)
+			}
+		}
+	}
+}
+
+func bucketOf(rate, period, capacity int64) func([]int64) int64 {
+	return func(admitted []int64) int64 { return quotaclient.AboveBucket(admitted, rate, period, capacity) }
+}
+
+func windowOf(limit, period int64) func([]int64) int64 {
+	return func(admitted []int64) int64 { return quotaclient.AboveWindow(admitted, limit, period) }
+}
+
+// TestQuotaLowLoad: below the limit, nearly every request is admitted, also if reports
+// are rare.
+func TestQuotaLowLoad(t *testing.T) {
+	t.Parallel()
+	for name, rule := range map[string]string{
+		"token_bucket": `{algorithm: token_bucket, limits: ["200/1s burst 400"]}`,
+		"fixed_window": `{unit: minute, requests_per_unit: 12000}`,
+	} {
+		for _, interval := range []time.Duration{time.Second, 10 * time.Second} {
+			s := quotaSimulation{rule: rule, rate: 100, interval: interval, duration: 5 * time.Minute, envoys: 4}
+			admitted, requests := s.run(t)
+			share := float64(len(admitted)) / float64(requests)
+			t.Logf("%s, reports each %v: %.2f%% of %d requests admitted", name, interval, 100*share, requests)
+			if share < 0.9 {
+				t.Errorf("%s, reports each %v: %.2f%% of the requests were admitted, want 90%%", name, interval, 100*share)
+			}
+		}
+	}
+}

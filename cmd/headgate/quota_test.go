@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	quotapb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/quotaclient"
+	"github.com/headgate/headgate/internal/testserver"
+)
+
+// quotaRules has a bucket of 2,000 requests per second.
+const quotaRules = `domain: shop
+descriptors:
+  - key: name
+    rate_limit: { algorithm: token_bucket, limits: ["2000/1s burst 4000"] }
+`
+
+// quotaEnvoy is a simulated Envoy. When its stream ends, it uses the next address.
+type quotaEnvoy struct {
+	*quotaclient.Client
+	mu  sync.Mutex
+	end context.CancelFunc // ends the current stream
+}
+
+func (e *quotaEnvoy) run(ctx context.Context, t *testing.T, first int, addrs []string) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { e.ReportEvery(ctx, 500*time.Millisecond) })
+	all.Go(func() { e.request(ctx) })
+	pause := time.NewTicker(100 * time.Millisecond)
+	defer pause.Stop()
+	for i := first; ctx.Err() == nil; i++ {
+		e.stream(ctx, t, addrs[i%len(addrs)])
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (e *quotaEnvoy) stream(ctx context.Context, t *testing.T, addr string) {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.mu.Lock()
+	e.end = cancel
+	e.mu.Unlock()
+	if s, err := quotapb.NewRateLimitQuotaServiceClient(conn).StreamRateLimitQuotas(ctx); err == nil {
+		_ = e.Serve(s) // the next stream follows
+	}
+}
+
+// request sends 4,000 requests per second, or as many as the machine can.
+func (e *quotaEnvoy) request(ctx context.Context) {
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		for range 4 {
+			e.Request(map[string]string{"name": "v"})
+		}
+	}
+}
+
+// killStream ends the current stream.
+func (e *quotaEnvoy) killStream() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.end()
+}
+
+func (e *quotaEnvoy) admitted() int {
+	times, _ := e.Log()
+	return len(times)
+}
+
+// awaitAdmitted waits until each Envoy has admitted a number of further requests.
+func awaitAdmitted(t *testing.T, when string, envoys []*quotaEnvoy) {
+	t.Helper()
+	for i, e := range envoys {
+		before := e.admitted()
+		eventually(t, fmt.Sprintf("%s: Envoy %d admits requests", when, i+1), func() bool { return e.admitted() >= before+500 })
+	}
+}
+
+// startEnvoys starts Envoys. The returned function stops them and checks the bound.
+func startEnvoys(t *testing.T, n int, addrs []string) (envoys []*quotaEnvoy, judge func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range n {
+		e := &quotaEnvoy{Client: quotaclient.New("shop")}
+		envoys = append(envoys, e)
+		all.Go(func() { e.run(ctx, t, i, addrs) })
+	}
+	begin := time.Now()
+	return envoys, func() {
+		cancel()
+		all.Wait()
+		var admitted []int64
+		for _, e := range envoys {
+			times, _ := e.Log()
+			admitted = append(admitted, times...)
+		}
+		t.Logf("%d requests admitted in %v, %.0f per second", len(admitted), time.Since(begin).Round(time.Millisecond), float64(len(admitted))/time.Since(begin).Seconds())
+		if above := quotaclient.AboveBucket(admitted, 2000, time.Second.Microseconds(), 4000); above > 0 {
+			t.Errorf("a span has %d requests above the limit", above)
+		}
+	}
+}
+
+func quotaFolder(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "shop.yaml"), []byte(quotaRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// TestQuotasOnRedis: four Envoys at two services with one Redis never admit more than the
+// limit, while a stream is ended, a service is killed, and Redis is stopped.
+func TestQuotasOnRedis(t *testing.T) {
+	t.Parallel()
+	redis, folder := testserver.Redis(t), quotaFolder(t)
+	var services []*launched
+	var addrs []string
+	for range 2 {
+		p := launch(t, 1, "--http-addr", "off", "--resp-addr", "off", "--grpc-addr", "127.0.0.1:0", "--envoy-config", folder, "--store", "redis://"+redis.Addr())
+		services, addrs = append(services, p), append(addrs, p.addrs["grpc"])
+	}
+	envoys, judge := startEnvoys(t, 4, addrs)
+	awaitAdmitted(t, "at the start", envoys)
+	envoys[0].killStream()
+	envoys[1].killStream()
+	awaitAdmitted(t, "after two streams have ended", envoys)
+	if err := services[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	awaitAdmitted(t, "after a service was killed", envoys)
+	if !testing.Short() {
+		redis.Stop()
+		eventually(t, "no assignment is valid while Redis is stopped", func() bool {
+			before := envoys[0].admitted() + envoys[1].admitted()
+			_, denied := envoys[0].Log()
+			eventually(t, "Envoy 1 denies requests", func() bool { _, now := envoys[0].Log(); return now > denied+1000 })
+			return envoys[0].admitted()+envoys[1].admitted() == before
+		})
+		redis.Continue()
+		awaitAdmitted(t, "after Redis has continued", envoys)
+	}
+	judge()
+	if strings.Contains(services[1].text(), "panic") {
+		t.Error(services[1].text())
+	}
+}
+
+// TestQuotasInMemory is the same with one service and no store.
+func TestQuotasInMemory(t *testing.T) {
+	t.Parallel()
+	p := launch(t, 1, "--http-addr", "off", "--resp-addr", "off", "--grpc-addr", "127.0.0.1:0", "--envoy-config", quotaFolder(t))
+	envoys, judge := startEnvoys(t, 4, []string{p.addrs["grpc"]})
+	awaitAdmitted(t, "at the start", envoys)
+	envoys[0].killStream()
+	awaitAdmitted(t, "after a stream has ended", envoys)
+	judge()
+}
