@@ -57,6 +57,10 @@ end
 -- times returns n·p/d and the remainder, for a table with the fields p and d. A result of
 -- 2^53 or more is not exact, but it is exact that it exceeds any instant in a state.
 local function times(f, n)
+  if n < 1048576 and f.p < 8589934592 then -- 2^20 and 2^33
+    local product = n * f.p
+    return floor(product / f.d), product % f.d
+  end
   local whole = floor(f.p / f.d)
   local q, r = mul_div(f.p % f.d, n, f.d)
   if whole > 0 and n > floor((MAX_EXACT - q) / whole) then

@@ -9,6 +9,7 @@
 local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
 for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
+  local was = found[k]
   if held[k] then
     found[k] = nil -- its value is not that of a plain state
   end
@@ -52,12 +53,11 @@ for k = 1, plain do
     end
   end
   if held[k] and not foreign[k] then
-    v = holds_of.base(k)
-    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1 - holds_of.leased(k))
+    v = holds_of.found(k, v, was)
   end
   reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end
 for i = 1, #answers do
-  reply[#reply + 1] = answers[i]
+  reply[plain + 1 + i] = answers[i]
 end
 return concat(reply)

@@ -31,6 +31,7 @@ const (
 	holdConflict
 	holdTooMany
 	holdDenied
+	holdOpened // a hold under a rule with a state was opened; the reply contains nothing else
 )
 
 // holdVerbs maps the verbs of package headgate to the verbs of the script.
@@ -93,9 +94,12 @@ func (h *holdOp) flags() (flags byte) {
 }
 
 // readHold reads the result of a verb of holds. It returns the state after the operation,
-// if the rule has one.
-func (o *op) readHold(r *reader, t int64) algo.State {
+// if the rule has one. s is the state before it, and leased the units on lease.
+func (o *op) readHold(r *reader, s algo.State, t, leased int64) algo.State {
 	status := r.next(1)[0]
+	if status == holdOpened {
+		return o.opened(r, s, t, leased)
+	}
 	o.hold.status = status
 	if value := r.double(0); o.request.Verb >= verbDebit {
 		o.hold.granted = value
@@ -107,14 +111,26 @@ func (o *op) readHold(r *reader, t int64) algo.State {
 		o.readAnswer(r)
 		return algo.State{}
 	}
-	s, _ := r.state()
-	o.after = s
+	o.after, _ = r.state()
 	if status == holdDenied {
-		o.decision = o.rule.withDeniedBy(o.rule.step.Answer(s, t, o.request.N, 0, false))
+		o.decision = o.rule.withDeniedBy(o.rule.step.Answer(o.after, t, o.request.N, 0, false))
 	} else {
-		o.decision = o.rule.step.Answer(s, t, 0, 0, true)
+		o.decision = o.rule.step.Answer(o.after, t, 0, 0, true)
 	}
-	return s
+	return o.after
+}
+
+// opened repeats the step of the script that has opened a hold.
+func (o *op) opened(r *reader, s algo.State, t, leased int64) algo.State {
+	if o.request.Verb != verbOpen || o.rule.step == nil || o.rule.onlyHolds {
+		r.invalid = true
+		return s
+	}
+	o.hold.status, o.hold.deadline = holdOK, headgate.Instant(t+o.hold.ttl)
+	s, _ = o.rule.step.Take(s, t, o.request.N)
+	o.after = o.rule.raise(s, t, leased)
+	o.decision = o.rule.step.Answer(o.after, t, 0, 0, true)
+	return o.after
 }
 
 // readOpened reads the results of opening a hold on several keys.
@@ -126,8 +142,9 @@ func (g *group) readOpened(r *reader) {
 	}
 	g.taken = true
 	for _, k := range g.keys {
+		s := k.before
 		for _, o := range k.ops {
-			o.readHold(r, g.decidedAt)
+			s = o.readHold(r, s, g.decidedAt, k.leased)
 			g.taken = g.taken && o.hold.status == holdOK
 		}
 	}

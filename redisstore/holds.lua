@@ -9,6 +9,7 @@ local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 1
 local RELEASE, CLIP, NO_RECORD = 1, 2, 4
 local CHANGE, COMMIT_ARGS, EXTEND_ARGS = '<I4dI4ddI4', '<c12BdH', '<c12d'
 local REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 1, 2, 3, 4, 5 -- the statuses after OK
+local HELD_REPLY = '<Bd' .. VALUE:sub(2)
 
 -- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
 -- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
@@ -118,7 +119,7 @@ local function entry_of(k)
       read(e, v, 1)
     end
   elseif v ~= '' then
-    read(e, v, opened[k] and 1 or VALUE_BYTES + 1)
+    read(e, v, VALUE_BYTES + 1)
     e.changed, e.write = opened[k] ~= nil, opened[k] ~= nil
   end
   entries[k] = e
@@ -150,7 +151,9 @@ local function begin(k, rule, s)
     expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
-  base[k], base_leased[k] = base[k] or e.s, base_leased[k] or e.leased
+  if base[k] == nil then
+    base[k], base_leased[k] = not opened[k] and e.s, e.leased
+  end
   return e
 end
 
@@ -197,6 +200,16 @@ local function reply_with(e, status, value, n)
   answer(e.log or NOT_HELD, ledger.answer(e, t, denied and n or 0, not denied))
 end
 
+-- reply_opened appends the result of a request that has opened a hold to the reply. For a
+-- state, the caller computes the rest of the result.
+local function reply_opened(e, deadline, n)
+  if e.log or e.h.slots then
+    reply_with(e, OK, deadline, n)
+  else
+    answers[#answers + 1] = OPENED
+  end
+end
+
 -- check_open returns the status of a request to open a hold, or nil if it may be opened.
 -- The second result is the deadline of a hold that was opened before.
 local function check_open(e, id, sum, max_open, record)
@@ -227,9 +240,10 @@ local function run_open(e, n, pos)
   local id, sum, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
   local status, deadline = check_open(e, id, sum, max_open, record)
   if not status and ledger.take(e, t, n) then
-    status, deadline = OK, add_hold(e, id, sum, n, ttl, flags)
+    reply_opened(e, add_hold(e, id, sum, n, ttl, flags), n)
+  else
+    reply_with(e, status or DENIED, deadline or 0, n)
   end
-  reply_with(e, status or DENIED, deadline or 0, n)
   return after
 end
 
@@ -427,10 +441,12 @@ function ledgers.open_all()
     use(c.e, c.rule, states[c.k])
     if ok then
       ledger.take(c.e, t, c.n)
-      c.deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
+      local deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
       states[c.k] = c.e.s
+      reply_opened(c.e, deadline, c.asked or c.n)
+    else
+      reply_with(c.e, c.status or OK, c.deadline or 0, c.asked or c.n)
     end
-    reply_with(c.e, c.status or OK, c.deadline or 0, c.asked or c.n)
   end
 end
 

@@ -141,9 +141,13 @@ for k = 1, plain do
     local format, a, b, c
     if #v == VALUE_BYTES then
       format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
-    elseif #v > VALUE_BYTES and v:byte() == HELD then
-      format, a, b, c = unpack_from(VALUE, v)
-      format, held[k], any_held = FORMAT, v, true
+    elseif #v > VALUE_BYTES then
+      format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
+      if format == HELD then
+        format, held[k], any_held = FORMAT, v, true
+      else
+        format = nil
+      end
     end
     if format == FORMAT and a >= 0 and a <= MAX_EXACT then
       found[k] = {a = a, b = b, c = c}

@@ -45,7 +45,7 @@ func (r *reader) whole(text []byte, lowest int64) int64 {
 // state reads a state. ok is false if the value was written by another program.
 func (r *reader) state() (s algo.State, ok bool) {
 	text := []byte(r.next(valueBytes))
-	if text[0] > stateFormat {
+	if text[0] > stateFormat && text[0] != heldFormat {
 		return s, false
 	}
 	s.A = r.whole(text[1:], 0)
@@ -129,16 +129,17 @@ func (g *group) setTimestamp(sent, received int64) {
 // readBefore reads the state that the script found.
 func (k *keyOps) readBefore(r *reader) {
 	var own bool
-	// The script returns the state of a key with open holds with a negative expiry: −1,
+	// The state of a key with open holds has another format, or a negative expiry: −1,
 	// less the units on lease.
-	if len(r.text) >= valueBytes && r.text[0] == stateFormat {
+	if len(r.text) >= valueBytes && r.text[0] <= heldFormat {
 		expiry := math.Float64frombits(binary.LittleEndian.Uint64([]byte(r.text[valueBytes-8 : valueBytes])))
-		if k.held = expiry < 0; k.held {
+		if k.held = expiry < 0 || r.text[0] == heldFormat; expiry < 0 {
 			k.leased = int64(-1 - expiry)
 		}
 	}
 	k.before, own = r.state()
 	k.foreign = !own
+	k.held = k.held || k.hasHold()
 }
 
 // read repeats the steps of the script for one key, beginning with the state that the
@@ -151,7 +152,7 @@ func (k *keyOps) read(r *reader, t int64) {
 			s = o.readLease(r, t)
 			k.leased = o.hold.lease.leased
 		case o.hold != nil:
-			s = o.readHold(r, t)
+			s = o.readHold(r, s, t, k.leased)
 		case !k.foreign:
 			s = o.step(s, t, k.leased)
 			if o.request.Verb == algo.Reset {
@@ -197,7 +198,7 @@ func (k *keyOps) readLog(r *reader) {
 		case ops[0].hold != nil && ops[0].hold.lease != nil:
 			ops[0].readLease(r, 0)
 		case ops[0].hold != nil:
-			ops[0].readHold(r, 0)
+			ops[0].readHold(r, algo.State{}, 0, 0)
 		default:
 			ops[0].readAnswer(r)
 		}

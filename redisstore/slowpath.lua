@@ -126,8 +126,11 @@ local function run_each()
     elseif k > plain then
       _, pos = holds().run(k, rule, nil, verb, count, n, pos)
     elseif held[k] or verb >= OPEN then
-      held[k] = held[k] or ''
-      states[k], pos = holds().run(k, rule, states[k], verb, count, n, pos)
+      if not held[k] then
+        held[k] = ''
+      end
+      holds_made = holds_made or make_holds()
+      states[k], pos = holds_made.run(k, rule, states[k], verb, count, n, pos)
     else
       states[k], pos = run(rule, states[k], verb, count, n, pos)
     end

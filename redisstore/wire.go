@@ -15,6 +15,7 @@ import (
 const (
 	serverClock = -1 // used as an instant; selects the server's clock
 	stateFormat = 1
+	heldFormat  = 4         // the format of the state of a key with open holds
 	maxUnits    = 1<<53 - 1 // integers up to this one are exact in Lua; no limit is larger
 	maxCost     = 1 << 53   // a cost above every limit, also exact in Lua; higher costs are sent as this one
 )
@@ -170,6 +171,16 @@ func (g *group) numberRecords() {
 			k.record = g.records
 		}
 	}
+}
+
+// hasHold reports whether an operation has a verb of holds.
+func (k *keyOps) hasHold() bool {
+	for _, o := range k.ops {
+		if o.hold != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // hasRecord reports whether an operation uses the key of ended holds.

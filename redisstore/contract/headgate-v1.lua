@@ -65,6 +65,10 @@ end
 -- times returns n·p/d and the remainder, for a table with the fields p and d. A result of
 -- 2^53 or more is not exact, but it is exact that it exceeds any instant in a state.
 local function times(f, n)
+  if n < 1048576 and f.p < 8589934592 then -- 2^20 and 2^33
+    local product = n * f.p
+    return floor(product / f.d), product % f.d
+  end
   local whole = floor(f.p / f.d)
   local q, r = mul_div(f.p % f.d, n, f.d)
   if whole > 0 and n > floor((MAX_EXACT - q) / whole) then
@@ -1782,9 +1786,13 @@ for k = 1, plain do
     local format, a, b, c
     if #v == VALUE_BYTES then
       format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
-    elseif #v > VALUE_BYTES and v:byte() == HELD then
-      format, a, b, c = unpack_from(VALUE, v)
-      format, held[k], any_held = FORMAT, v, true
+    elseif #v > VALUE_BYTES then
+      format, a, b, c, expires_at[k] = unpack_from(VALUE, v)
+      if format == HELD then
+        format, held[k], any_held = FORMAT, v, true
+      else
+        format = nil
+      end
     end
     if format == FORMAT and a >= 0 and a <= MAX_EXACT then
       found[k] = {a = a, b = b, c = c}
@@ -2654,32 +2662,27 @@ local function make_holds()
 -- deadline as the score: its name, and its name with the checksum. The run has the number
 -- of this key among the keys of records, or 0 if a request to open the hold cannot be a
 -- repeated one.
-local holds = {}
+local holds, find, sub = {}, string.find, string.sub
 local HEAD, RECORD, RECORD_BYTES = '<BddI4I4', '<c12c4dddI4', 44
 local SEGMENT, SEGMENT_BYTES = '<dI4', 12 -- the end of a record
 local NEXT_RECORD = SEGMENT .. RECORD:sub(2) -- the end of a record, and the next one
+local VALUE_HEAD = VALUE .. HEAD:sub(2)
+local FIRST_RECORD = VALUE_HEAD .. RECORD:sub(2)
 local OPEN_ARGS = '<c12c4dBdH'
-local OK = 0 -- a status; the others are in holds.lua
+local OK, OPENED = 0, '\6' -- a status, and a reply; the others are in holds.lua
 local LEASED = 8 -- a flag of HEAD: the key has leases; the others are in holds.lua
 
--- By the number of a key: the ledger, if the holds were decoded; otherwise the encoded
--- holds, if open_encoded has opened one, and the last deadline of these; the state, and
--- the units on lease, at the beginning of the script, after the holds that had expired
--- were ended.
+-- By the number of a key: the ledger, if the holds were decoded; the value, if holds were
+-- opened without a ledger, and the last deadline of these holds; the state, and the units
+-- on lease, at the beginning of the script, after the holds that had expired were ended.
+-- The state is missing or false if it is the one that was read.
 local entries, opened, last_opened, base, base_leased = {}, {}, {}, {}, {}
-
--- stored_expiry returns the expiry that is stored in the value of key k, or 0.
-local function stored_expiry(k)
-  return held[k] ~= '' and unpack_from('<d', held[k], VALUE_BYTES - 7) or 0
-end
 
 -- ended_hold returns the deadline of a hold that has ended, if that is after t.
 local function ended_hold(record, id)
   local deadline = tonumber(redis.call('ZSCORE', KEYS[state_count + record], id) or 0)
   return deadline > t and deadline or nil
 end
-
-local HELD_REPLY = '<Bd' .. VALUE:sub(2)
 
 -- ledgers returns the functions for holds that are decoded. They are created when they
 -- are first needed.
@@ -3235,6 +3238,7 @@ local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 1
 local RELEASE, CLIP, NO_RECORD = 1, 2, 4
 local CHANGE, COMMIT_ARGS, EXTEND_ARGS = '<I4dI4ddI4', '<c12BdH', '<c12d'
 local REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 1, 2, 3, 4, 5 -- the statuses after OK
+local HELD_REPLY = '<Bd' .. VALUE:sub(2)
 
 -- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
 -- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
@@ -3344,7 +3348,7 @@ local function entry_of(k)
       read(e, v, 1)
     end
   elseif v ~= '' then
-    read(e, v, opened[k] and 1 or VALUE_BYTES + 1)
+    read(e, v, VALUE_BYTES + 1)
     e.changed, e.write = opened[k] ~= nil, opened[k] ~= nil
   end
   entries[k] = e
@@ -3376,7 +3380,9 @@ local function begin(k, rule, s)
     expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
-  base[k], base_leased[k] = base[k] or e.s, base_leased[k] or e.leased
+  if base[k] == nil then
+    base[k], base_leased[k] = not opened[k] and e.s, e.leased
+  end
   return e
 end
 
@@ -3423,6 +3429,16 @@ local function reply_with(e, status, value, n)
   answer(e.log or NOT_HELD, ledger.answer(e, t, denied and n or 0, not denied))
 end
 
+-- reply_opened appends the result of a request that has opened a hold to the reply. For a
+-- state, the caller computes the rest of the result.
+local function reply_opened(e, deadline, n)
+  if e.log or e.h.slots then
+    reply_with(e, OK, deadline, n)
+  else
+    answers[#answers + 1] = OPENED
+  end
+end
+
 -- check_open returns the status of a request to open a hold, or nil if it may be opened.
 -- The second result is the deadline of a hold that was opened before.
 local function check_open(e, id, sum, max_open, record)
@@ -3453,9 +3469,10 @@ local function run_open(e, n, pos)
   local id, sum, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
   local status, deadline = check_open(e, id, sum, max_open, record)
   if not status and ledger.take(e, t, n) then
-    status, deadline = OK, add_hold(e, id, sum, n, ttl, flags)
+    reply_opened(e, add_hold(e, id, sum, n, ttl, flags), n)
+  else
+    reply_with(e, status or DENIED, deadline or 0, n)
   end
-  reply_with(e, status or DENIED, deadline or 0, n)
   return after
 end
 
@@ -3653,10 +3670,12 @@ function ledgers.open_all()
     use(c.e, c.rule, states[c.k])
     if ok then
       ledger.take(c.e, t, c.n)
-      c.deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
+      local deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
       states[c.k] = c.e.s
+      reply_opened(c.e, deadline, c.asked or c.n)
+    else
+      reply_with(c.e, c.status or OK, c.deadline or 0, c.asked or c.n)
     end
-    reply_with(c.e, c.status or OK, c.deadline or 0, c.asked or c.n)
   end
 end
 
@@ -3757,38 +3776,49 @@ local function ledgers()
 end
 holds.ledgers = ledgers
 
--- open_encoded opens a hold in the usual case, without a ledger: it appends a record to
--- the encoded holds. The result is that of run_open in holds.lua. If it returns nil, it
--- has changed nothing.
-local function open_encoded(k, rule, s, n, pos)
-  local x, w, v, at = rule.x, rule.w, opened[k], 1
-  if entries[k] or x.slots or n == 0 then
-    return
-  elseif not v then
-    v, at = held[k], VALUE_BYTES + 1
+-- run_decoded executes one run on key k with the ledger of the key.
+local function run_decoded(...)
+  return ledgers().run(...)
+end
+
+-- run executes one run on key k, which has open holds or whose verb is one of holds. It
+-- returns the new state, if the key has one, and the position of the next run. In the
+-- usual case it opens a hold without a ledger: it appends a record to the value.
+function holds.run(k, rule, s, verb, count, n, pos)
+  local x, w, v = rule.x, rule.w, opened[k] or held[k]
+  if verb ~= OPEN or k > plain or entries[k] or x.slots or n == 0 then
+    return run_decoded(k, rule, s, verb, count, n, pos)
   end
   local id, sum, ttl, flags, max_open, record, after = unpack_from(OPEN_ARGS, runs, pos)
-  x.corrections = x.corrections or x.holds()
   local h = x.corrections
+  if not h then
+    h = x.holds()
+    x.corrections = h
+  end
   local p, d = h.unit(w)
-  local earliest, least, rest = EXACT, 0, 0
+  local deadline, least, rest, at = t + ttl, 0, 0, nil
+  local earliest = deadline
   if v ~= '' then
-    local held_flags, _, held_p, held_d, changes, converted
-    held_flags, earliest, held_p, held_d, changes, at = unpack_from(HEAD, v, at)
+    local held_flags, next_deadline, held_p, held_d, changes, _, converted
+    held_flags, next_deadline, held_p, held_d, changes, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
     _, _, converted = h.adopt(w, s, t, p, d)
-    if earliest <= t or held_flags >= LEASED or changes > 0 or converted or held_p ~= p or held_d ~= d then
-      return
-    elseif v:find(id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then
-      return
+    if next_deadline <= t or held_flags >= LEASED or changes > 0 or converted or held_p ~= p or held_d ~= d then
+      return run_decoded(k, rule, s, verb, count, n, pos)
+    elseif find(v, id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then
+      return run_decoded(k, rule, s, verb, count, n, pos)
+    elseif next_deadline < deadline then
+      earliest = next_deadline
     end
     least, rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
   end
   local next, ok = x.take(w, s, t, n)
   if not ok or (record > 0 and ended_hold(record, id)) then
-    return
+    return run_decoded(k, rule, s, verb, count, n, pos)
   end
-  local m, m_rest = h.charged_at(w, next), 0
-  if d > 0 then
+  local m, m_rest
+  if d == 0 then
+    m, m_rest = h.charged_at(w, next), 0
+  else
     local debt, debt_rest = h.debt(w, s, t)
     m, m_rest = h.debt(w, next, t)
     if debt > m or (debt == m and debt_rest > m_rest) then
@@ -3798,28 +3828,15 @@ local function open_encoded(k, rule, s, n, pos)
       least, rest = debt, debt_rest
     end
   end
-  local deadline = t + ttl
-  local head = pack(HEAD, flags, min(earliest, deadline), p, d, 0)
+  local expiry, last = server_clock and expires_at[k] or 0, last_opened[k]
   if v == '' then
-    opened[k] = head .. pack(RECORD, id, sum, n, deadline, m, m_rest)
+    v = pack(FIRST_RECORD, HELD, next.a, next.b, next.c, expiry, flags, earliest, p, d, 0, id, sum, n, deadline, m, m_rest)
   else
-    opened[k] = head .. v:sub(at, -SEGMENT_BYTES - 1) .. pack(NEXT_RECORD, least, rest, id, sum, n, deadline, m, m_rest)
+    v = pack(VALUE_HEAD, HELD, next.a, next.b, next.c, expiry, flags, earliest, p, d, 0) .. sub(v, at, -SEGMENT_BYTES - 1)
+      .. pack(NEXT_RECORD, least, rest, id, sum, n, deadline, m, m_rest)
   end
-  base[k], last_opened[k] = base[k] or s, max(last_opened[k] or 0, deadline)
-  answers[#answers + 1] = pack(HELD_REPLY, OK, deadline, FORMAT, next.a, next.b, next.c, 0)
+  opened[k], last_opened[k], answers[#answers + 1] = v, last and last > deadline and last or deadline, OPENED
   return next, after
-end
-
--- run executes one run on key k, which has open holds or whose verb is one of holds. It
--- returns the new state, if the key has one, and the position of the next run.
-function holds.run(k, rule, s, verb, count, n, pos)
-  if verb == OPEN and k <= plain then
-    local next, after = open_encoded(k, rule, s, n, pos)
-    if next then
-      return next, after
-    end
-  end
-  return ledgers().run(k, rule, s, verb, count, n, pos)
 end
 
 -- encode_log stores the holds of log k in the log. It returns whether the log may be
@@ -3828,21 +3845,23 @@ function holds.encode_log(k)
   return not entries[k] or ledgers().encode_log(k)
 end
 
--- base returns the state of key k at the beginning of the script, after the holds that
--- had expired were ended.
-function holds.base(k)
-  return base[k]
-end
-
--- leased returns the units of key k that were on lease then.
-function holds.leased(k)
-  return base_leased[k] or 0
+-- found returns the state of key k at the beginning of the script as it is in the reply.
+-- v is the value that was read, and s its state. If holds have expired, or some units
+-- are on lease, the last field is −1 less the units on lease.
+function holds.found(k, v, s)
+  local was, leased = base[k] or s or UNUSED, base_leased[k] or 0
+  if was ~= (s or UNUSED) or leased > 0 then
+    return pack(VALUE, FORMAT, was.a, was.b, was.c, -1 - leased)
+  elseif held[k] == '' then
+    return v
+  end
+  return sub(v, 1, VALUE_BYTES)
 end
 
 -- encode returns the value of key k with the state s.
-local function encode(k, s, expires_at)
+local function encode(k, s, expiry)
   local e = entries[k]
-  return pack(VALUE, HELD, s.a, s.b, s.c, expires_at) .. (e and ledgers().encode(e) or opened[k])
+  return pack(VALUE, HELD, s.a, s.b, s.c, expiry) .. (e and ledgers().encode(e) or sub(opened[k], VALUE_BYTES + 1))
 end
 
 -- save writes key k with the state s if it has open holds. It returns false if it has
@@ -3853,7 +3872,7 @@ end
 -- deadlines, so only the new ones are compared with it.
 function holds.save(k, rule, s)
   local e, key, last = entries[k], KEYS[k], last_opened[k]
-  local current = server_clock and stored_expiry(k) or 0
+  local current = server_clock and expires_at[k] or 0
   if not e and current == 0 and held[k] ~= '' then
     e = ledgers().entry_of(k)
   end
@@ -3861,6 +3880,9 @@ function holds.save(k, rule, s)
     if not e.write then
       return true
     elseif e.kept + #e.list == 0 then
+      if held[k] ~= '' then
+        expires_at[k] = nil -- it is that of a value with holds
+      end
       return false
     end
     last = current > 0 and e.last or ledgers().last_deadline(e)
@@ -3869,11 +3891,16 @@ function holds.save(k, rule, s)
   if e and e.leased > 0 then -- the units refill when the lease has ended
     reset_at = max(reset_at, rule.x.reset_at(rule.w, e.h.raise(rule.w, s, max(last, t), e.leased)))
   end
-  local needed = ttl_end(max(reset_at, last))
+  local needed = ttl_end(reset_at > last and reset_at or last)
   if e and not e.changed and s == base[k] then
     extend_ttl(key, max(needed, current))
   elseif current >= needed and plain > 1 and mode == EACH then
-    redis.call('SET', key, encode(k, s, current), 'KEEPTTL')
+    local v = e and encode(k, s, current) or opened[k]
+    if #v < #before[k] then
+      redis.call('SET', key, v, 'KEEPTTL')
+    else
+      redis.call('SETRANGE', key, '0', v)
+    end
   else
     local stored = 0
     if server_clock then
@@ -3911,8 +3938,11 @@ local function run_each()
     elseif k > plain then
       _, pos = holds().run(k, rule, nil, verb, count, n, pos)
     elseif held[k] or verb >= OPEN then
-      held[k] = held[k] or ''
-      states[k], pos = holds().run(k, rule, states[k], verb, count, n, pos)
+      if not held[k] then
+        held[k] = ''
+      end
+      holds_made = holds_made or make_holds()
+      states[k], pos = holds_made.run(k, rule, states[k], verb, count, n, pos)
     else
       states[k], pos = run(rule, states[k], verb, count, n, pos)
     end
@@ -4015,6 +4045,7 @@ end
 local reply, now_ms = {pack('<d', t)}, floor(t / 1000)
 for k = 1, plain do
   local key, s, v, rule = KEYS[k], states[k], before[k], last_rule[k]
+  local was = found[k]
   if held[k] then
     found[k] = nil -- its value is not that of a plain state
   end
@@ -4058,13 +4089,12 @@ for k = 1, plain do
     end
   end
   if held[k] and not foreign[k] then
-    v = holds_of.base(k)
-    v = pack(VALUE, FORMAT, v.a, v.b, v.c, -1 - holds_of.leased(k))
+    v = holds_of.found(k, v, was)
   end
   reply[k + 1] = foreign[k] and FOREIGN or v or ABSENT
 end
 for i = 1, #answers do
-  reply[#reply + 1] = answers[i]
+  reply[plain + 1 + i] = answers[i]
 end
 return concat(reply)
 
