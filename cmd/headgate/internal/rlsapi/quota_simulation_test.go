@@ -20,10 +20,14 @@ import (
 )
 
 // fakeTimeStore is a store whose clock is that of its goroutines. It loses calls and
-// replies at random if faults is set, and all of them while down is set.
+// replies at random if faults is set, and all of them while down is set. If unsure is
+// set, it loses replies to renewals.
 type fakeTimeStore struct {
 	*memstore.Store
 	faults bool
+	unsure bool
+	exact  bool          // no latency except reply
+	reply  time.Duration // latency of replies
 	down   atomic.Bool
 
 	mu    sync.Mutex
@@ -34,7 +38,7 @@ type fakeTimeStore struct {
 var errLost = &headgate.StoreError{Store: "test", Reason: headgate.ReasonUnreachable, Advice: "a message was lost"}
 
 func (s *fakeTimeStore) ApplyLease(ctx context.Context, _ headgate.Instant, op headgate.LeaseOp) (headgate.LeaseResult, error) {
-	time.Sleep(rand.N(2 * time.Millisecond))
+	time.Sleep(s.latency())
 	if s.down.Load() || s.faults && rand.IntN(20) == 0 {
 		return headgate.LeaseResult{}, errLost
 	}
@@ -42,11 +46,23 @@ func (s *fakeTimeStore) ApplyLease(ctx context.Context, _ headgate.Instant, op h
 	if err == nil {
 		s.note(&op, &r)
 	}
-	time.Sleep(rand.N(2 * time.Millisecond))
-	if s.faults && rand.IntN(20) == 0 {
+	time.Sleep(s.reply + s.latency())
+	if s.faults && rand.IntN(20) == 0 || s.unsure && op.Previous != (headgate.HoldID{}) && rand.IntN(4) == 0 {
 		return headgate.LeaseResult{}, errLost
 	}
 	return r, err
+}
+
+// latency returns the latency of a message between the service and the store: up to 2 ms,
+// and sometimes up to a second.
+func (s *fakeTimeStore) latency() time.Duration {
+	switch {
+	case s.exact:
+		return 0
+	case rand.IntN(100) == 0:
+		return rand.N(time.Second)
+	}
+	return rand.N(2 * time.Millisecond)
 }
 
 // note keeps account of the units that were spent under leases.
@@ -72,7 +88,7 @@ func (s *fakeTimeStore) total() int64 {
 	return sum
 }
 
-// pipe is a stream whose messages arrive in order, after at most 200 ms.
+// pipe is a stream whose messages arrive in order, after at most 240 ms.
 type pipe struct {
 	ctx     context.Context
 	reports chan delayed[[]byte]
@@ -95,8 +111,8 @@ func (p *pipe) arrival(direction int) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := time.Now().Add(rand.N(5 * time.Millisecond))
-	if rand.IntN(10) == 0 {
-		at = time.Now().Add(rand.N(200 * time.Millisecond))
+	if rand.IntN(3) == 0 {
+		at = time.Now().Add(rand.N(240 * time.Millisecond))
 	}
 	if at.Before(p.last[direction]) {
 		at = p.last[direction]
@@ -141,13 +157,14 @@ type quotaSimulation struct {
 	duration time.Duration
 	envoys   int
 	faults   bool // lost calls of the store, ended streams, and an outage of the store
+	unsure   bool // lost replies to renewals
 }
 
 // run returns the times of all admitted requests, and the number of requests.
 func (s quotaSimulation) run(t *testing.T) (admitted []int64, requests int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		store := &fakeTimeStore{Store: memstore.New(nil), faults: s.faults, open: make(map[headgate.HoldID]int64)}
+		store := &fakeTimeStore{Store: memstore.New(nil), faults: s.faults, unsure: s.unsure, open: make(map[headgate.HoldID]int64)}
 		defer store.Close()
 		var instances []*rlsapi.Handler
 		for range 2 {
@@ -175,7 +192,7 @@ func (s quotaSimulation) run(t *testing.T) (admitted []int64, requests int) {
 		}
 		all.Wait()
 		if total := store.total(); int64(len(admitted)) > total {
-			t.Errorf("%s, faults %v: %d requests were admitted, and %d units were spent", s.rule, s.faults, len(admitted), total)
+			t.Errorf("%+v: %d requests were admitted, and %d units were spent", s, len(admitted), total)
 		}
 	})
 	return admitted, requests
@@ -238,20 +255,22 @@ func TestQuotaSimulation(t *testing.T) {
 		"token_bucket_interval": {`{algorithm: token_bucket_interval, limits: ["200/1s burst 400"]}`, bucketOf(200, second, 600), 0.8},
 		"fixed_window":          {`{unit: second, unit_multiplier: 20, requests_per_unit: 4000}`, windowOf(4000, 20*second), 0.7},
 		"sliding_window":        {`{algorithm: sliding_window, limits: ["4000/20s"]}`, bucketOf(4000, 20*second, 4000), 0.7},
+		"budget":                {`{algorithm: token_bucket, limits: ["10000/24h"]}`, bucketOf(10000, 86400*second, 10000), 0.4},
 		"two limits":            {`{algorithm: token_bucket, limits: ["200/1s burst 400", "12000/1m"]}`, bucketOf(200, second, 400), 0.8},
 	} {
-		for _, faults := range []bool{false, true} {
-			s := quotaSimulation{rule: c.rule, rate: 600, interval: time.Second, duration: 2 * time.Minute, envoys: 4, faults: faults}
+		for _, mode := range []string{"no faults", "lost replies", "faults"} {
+			s := quotaSimulation{rule: c.rule, rate: 600, interval: time.Second, duration: 2 * time.Minute, envoys: 4}
+			s.unsure, s.faults = mode == "lost replies", mode == "faults"
 			if testing.Short() {
 				s.duration = time.Minute
 			}
 			admitted, requests := s.run(t)
 			share := float64(len(admitted)) / (200 * s.duration.Seconds())
-			t.Logf("%s, faults %v: %d of %d requests admitted, %.1f%% of the limit", name, faults, len(admitted), requests, 100*share)
+			t.Logf("%s, %s: %d of %d requests admitted, %.1f%% of the limit", name, mode, len(admitted), requests, 100*share)
 			if above := c.above(admitted); above > 0 {
-				t.Errorf("%s, faults %v: a span has %d requests above the limit", name, faults, above)
+				t.Errorf("%s, %s: a span has %d requests above the limit", name, mode, above)
 			}
-			if !faults && share < c.least {
+			if mode == "no faults" && share < c.least {
 				t.Errorf("%s: %.1f%% of the limit was admitted, want %.0f%%", name, 100*share, 100*c.least)
 			}
 		}
@@ -279,8 +298,8 @@ func TestQuotaLowLoad(t *testing.T) {
 			admitted, requests := s.run(t)
 			share := float64(len(admitted)) / float64(requests)
 			t.Logf("%s, reports each %v: %.2f%% of %d requests admitted", name, interval, 100*share, requests)
-			if share < 0.9 {
-				t.Errorf("%s, reports each %v: %.2f%% of the requests were admitted, want 90%%", name, interval, 100*share)
+			if share < 0.8 {
+				t.Errorf("%s, reports each %v: %.2f%% of the requests were admitted, want 80%%", name, interval, 100*share)
 			}
 		}
 	}

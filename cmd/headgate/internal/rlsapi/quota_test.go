@@ -155,7 +155,19 @@ func TestQuotaUsage(t *testing.T) {
 	if first["map[bucket:a]"] != second["map[bucket:a]"] {
 		t.Errorf("after 3 of 125 tokens: got %v, want the same assignment %v", second, first)
 	}
-	if c := h.Stats().Rules["d.bucket"]; c.WithinLimit != 3 || c.OverLimit != 1 {
+	// A further grant is a different assignment, also if it has as many tokens.
+	if err := s.Send(reportOf("", usage(120, 0, "bucket", "a"))); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := resp.GetBucketAction()[0].GetQuotaAssignmentAction().GetRateLimitStrategy().GetTokenBucket().GetFillInterval()
+	if nanos := fill.GetNanos(); nanos == 0 {
+		t.Errorf("after 123 of 125 tokens: got %v want a different fill interval", resp)
+	}
+	if c := h.Stats().Rules["d.bucket"]; c.WithinLimit != 123 || c.OverLimit != 1 {
 		t.Errorf("hits: got %+v want 3 within the limit and 1 above", c)
 	}
 }

@@ -208,8 +208,8 @@ func (b *quotaBucket) settle(ctx context.Context, s *engine.ActiveConfig, now ti
 		case over && g.reported, g.rest == 0:
 			err = errors.Join(err, g.settle(ctx, s, now, 0))
 			return true
-		case over && b.short:
-			// Others need the units. Whether they were spent is not known yet.
+		case over && b.short && g.refillsWithin(8*b.gap):
+			// Units that count as spent refill before a report would return them.
 			err = errors.Join(err, g.settle(ctx, s, now, g.rest))
 		case g.replaced:
 			err = errors.Join(err, g.commit(ctx, s, now))
@@ -287,7 +287,8 @@ func (s *quotaStream) assign(ctx context.Context, active *engine.ActiveConfig, b
 			return nil
 		}
 	}
-	if cur != nil {
+	// If the tokens are probably spent, a denial returns tokens that were not reported.
+	if cur != nil && (!b.short || cur.expected(s.now(), b.rate) >= 1) {
 		if ok, err := s.extend(ctx, active, cur); ok || err != nil {
 			b.send(s.now(), cur)
 			return err

@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -113,8 +114,10 @@ func (l *quotaLease) commit(ctx context.Context, s *engine.ActiveConfig, left ti
 // end ends the lease with the given number of units in addition to those of reports. If
 // it fails, the units stay spent until the deadline.
 func (l *quotaLease) end(ctx context.Context, s *engine.ActiveConfig, more int64) error {
-	if l.pending != nil {
-		return nil // it is unknown which lease is open
+	if l.pending != nil { // it is unknown which lease is open
+		if _, ok, err := l.repeat(ctx, s); !ok || err != nil {
+			return err
+		}
 	}
 	_, err := s.Lease(ctx, headgate.StoreClock, &l.limit, headgate.LeaseOp{Key: l.key, Previous: l.id, Spent: l.spent + more})
 	return err
@@ -171,6 +174,15 @@ func (g *grant) commit(ctx context.Context, s *engine.ActiveConfig, now time.Dur
 		}
 	}
 	return nil
+}
+
+// refillsWithin reports whether all limits are buckets that refill completely within d.
+func (g *grant) refillsWithin(d time.Duration) bool {
+	return !slices.ContainsFunc(g.leases, func(l quotaLease) bool {
+		isBucket := l.limit.Algorithm == headgate.TokenBucket || l.limit.Algorithm == headgate.TokenBucketInterval
+		limit := l.limit.Limit
+		return !isBucket || float64(limit.Period)*float64(limit.Capacity()) > float64(d)*float64(limit.Rate)
+	})
 }
 
 // settle ends the leases in the store. more is the number of tokens that count as spent
