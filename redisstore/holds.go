@@ -176,7 +176,10 @@ func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.
 		cost = r.holds.Amount(cost, r.limit)
 	}
 	o := r.newOp(now, in.Key, holdVerbs[verb], cost)
-	o.hold = &holdOp{id: in.ID, private: in.Private, ttl: ttl.Microseconds(), settings: r.holds}
+	if o.hold = o.unused; o.hold == nil {
+		o.hold = new(holdOp)
+	}
+	*o.hold = holdOp{id: in.ID, private: in.Private, ttl: ttl.Microseconds(), settings: r.holds}
 	return o, nil
 }
 

@@ -91,19 +91,18 @@ function holds.run(k, rule, s, verb, count, n, pos)
   if d == 0 then
     m, m_rest = h.charged_at(w, next), 0
   else
-    local debt, debt_rest = h.debt(w, s, t)
     m, m_rest = h.debt(w, next, t)
-    if debt > m or (debt == m and debt_rest > m_rest) then
-      debt, debt_rest = m, m_rest
-    end
-    if debt < least or (debt == least and debt_rest < rest) then
-      least, rest = debt, debt_rest
-    end
   end
   local expiry, last = server_clock and expires_at[k] or 0, last_opened[k]
   if v == '' then
     v = pack(FIRST_RECORD, HELD, next.a, next.b, next.c, expiry, flags, earliest, p, d, 0, id, sum, n, deadline, m, m_rest)
   else
+    if d > 0 then
+      local debt, debt_rest = h.debt(w, s, t) -- not above m
+      if debt < least or (debt == least and debt_rest < rest) then
+        least, rest = debt, debt_rest
+      end
+    end
     v = pack(VALUE_HEAD, HELD, next.a, next.b, next.c, expiry, flags, earliest, p, d, 0) .. sub(v, at, -SEGMENT_BYTES - 1)
       .. pack(NEXT_RECORD, least, rest, id, sum, n, deadline, m, m_rest)
   end

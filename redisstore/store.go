@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -213,7 +214,7 @@ func (r *rule) newOp(now headgate.Instant, key string, v algo.Verb, cost int64) 
 // recycle returns an operation to the pool. Its call must have ended.
 func (o *op) recycle() {
 	ops := &o.rule.store.ops
-	*o = op{queueEntry: queueEntry{done: o.done}}
+	*o = op{queueEntry: queueEntry{done: o.done}, unused: cmp.Or(o.hold, o.unused)}
 	ops.Put(o)
 }
 

@@ -51,6 +51,7 @@ type op struct {
 	request  algo.Request
 	undoes   takeRecord // the take to undo, if the verb is verbUndo
 	hold     *holdOp    // arguments and result, if the verb is verbOpen or later
+	unused   *holdOp    // of an earlier operation, to be used again; may be nil
 	queueEntry
 
 	decision  headgate.Decision
