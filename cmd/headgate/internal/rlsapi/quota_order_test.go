@@ -3,6 +3,7 @@ package rlsapi_test
 import (
 	"context"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,10 +24,23 @@ type quotaScript struct {
 	store   *fakeTimeStore
 	handler *rlsapi.Handler
 	reports chan []byte
-	last    *typev3.TokenBucket // the last assignment of tokens
-	ttl     time.Duration
-	answers int
 	start   time.Time
+	mu      sync.Mutex
+	got     quotaAnswer // guarded by mu
+}
+
+// quotaAnswer is the last response.
+type quotaAnswer struct {
+	number int
+	bucket *typev3.TokenBucket // nil if it is no assignment of tokens
+	ttl    time.Duration
+}
+
+// last returns the last response.
+func (s *quotaScript) last() quotaAnswer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got
 }
 
 // scriptQuotas runs test with a stream under a limit of 1,000 in a year.
@@ -58,9 +72,10 @@ func (s *quotaScript) read() ([]byte, error) {
 }
 
 func (s *quotaScript) write(r *quotapb.RateLimitQuotaResponse) error {
-	s.answers++
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	a := r.GetBucketAction()[0].GetQuotaAssignmentAction()
-	s.last, s.ttl = a.GetRateLimitStrategy().GetTokenBucket(), a.GetAssignmentTimeToLive().AsDuration()
+	s.got = quotaAnswer{s.got.number + 1, a.GetRateLimitStrategy().GetTokenBucket(), a.GetAssignmentTimeToLive().AsDuration()}
 	return nil
 }
 
@@ -100,7 +115,7 @@ func TestQuotaMessagesInFlight(t *testing.T) {
 			s.report(0, 0)
 			s.charged("the first assignment", 125)
 			s.report(time.Second, 100)
-			second := int64(s.last.GetMaxTokens())
+			second := int64(s.last().bucket.GetMaxTokens())
 			s.charged("the second assignment", 125+second)
 			s.report(1350*time.Millisecond, 5)
 			s.charged("a report that was sent before the second assignment arrived", 125+second)
@@ -117,23 +132,25 @@ func TestQuotaExtensionIsTooLate(t *testing.T) {
 	t.Parallel()
 	scriptQuotas(t, func(s *quotaScript) {
 		s.report(0, 0)
-		first := s.last
+		first := s.last().bucket
 		s.report(time.Second, 0)
-		if !proto.Equal(first, s.last) {
-			t.Errorf("after 0 of 125 tokens: got %v want the same assignment %v", s.last, first)
+		if !proto.Equal(first, s.last().bucket) {
+			t.Errorf("after 0 of 125 tokens: got %v want the same assignment %v", s.last().bucket, first)
 		}
 		s.store.down.Store(true)
 		time.Sleep(time.Until(s.start.Add(9900 * time.Millisecond)))
+		synctest.Wait()
 		s.store.down.Store(false)
-		before := s.answers
-		for s.answers == before {
+		before := s.last().number
+		for s.last().number == before {
 			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
 		}
 		if at := time.Since(s.start); at > 10900*time.Millisecond {
 			t.Errorf("the next response came after %v, when the lease had ended", at)
 		}
-		if proto.Equal(first, s.last) {
-			t.Errorf("after the end of an assignment: got the same assignment %v", s.last)
+		if proto.Equal(first, s.last().bucket) {
+			t.Errorf("after the end of an assignment: got the same assignment %v", s.last().bucket)
 		}
 	})
 }
@@ -145,8 +162,9 @@ func TestQuotaSlowStore(t *testing.T) {
 		s.store.reply = 3 * time.Second
 		s.report(0, 0)
 		time.Sleep(4 * time.Second)
-		if s.answers != 1 || s.ttl != 6*time.Second {
-			t.Errorf("the store replied after 3 s of 10: got %d responses with a time to live of %v want 6s", s.answers, s.ttl)
+		synctest.Wait()
+		if got := s.last(); got.number != 1 || got.ttl != 6*time.Second {
+			t.Errorf("the store replied after 3 s of 10: got %d responses with a time to live of %v want 6s", got.number, got.ttl)
 		}
 	})
 }
