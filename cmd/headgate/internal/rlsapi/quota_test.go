@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/headgate/headgate"
@@ -310,6 +311,36 @@ func TestTooManyQuotaBuckets(t *testing.T) {
 	}
 	if got := h.Stats().Quotas.Buckets; got != most {
 		t.Errorf("%d buckets are open, want %d", got, most)
+	}
+}
+
+// The memory of all buckets is bounded. Further ones are abandoned.
+func TestQuotaBucketMemory(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, quotaConfig, nil)
+	sent, actions := 0, make(map[string]int)
+	read := func() ([]byte, error) {
+		if sent++; sent > 80 {
+			return nil, io.EOF
+		}
+		return proto.Marshal(reportOf("d", usage(1, 0, "free", fmt.Sprint(sent)+strings.Repeat("v", 1<<20))))
+	}
+	write := func(r *quotapb.RateLimitQuotaResponse) error {
+		actions[describe(r.GetBucketAction()[0])]++
+		return nil
+	}
+	if err := h.ServeQuotas(t.Context(), read, write); err != nil {
+		t.Fatal(err)
+	}
+	if actions["abandon"] < 40 || actions["ALLOW_ALL for 10s"] < 20 {
+		t.Errorf("80 buckets of 1 MiB: got %v want those above 64 MiB abandoned", actions)
+	}
+	if q := h.Stats().Quotas; q.Buckets != 0 {
+		t.Errorf("after the stream: %+v", q)
+	}
+	sent = 79
+	if clear(actions); h.ServeQuotas(t.Context(), read, write) != nil || actions["ALLOW_ALL for 10s"] != 1 {
+		t.Errorf("after the stream, the memory is free: got %v want a bucket", actions)
 	}
 }
 

@@ -20,6 +20,7 @@ const (
 	maxQuotaStreams  = 1024
 	maxStreamBuckets = 4096
 	maxQuotaBuckets  = 64 << 10 // of all streams
+	maxQuotaBytes    = 64 << 20 // memory of the buckets of all streams
 	quotaWorkers     = 16       // buckets of a stream that are renewed simultaneously
 )
 
@@ -32,7 +33,7 @@ var (
 
 // quotas counts what all streams use.
 type quotas struct {
-	streams, buckets         atomic.Int64
+	streams, buckets, bytes  atomic.Int64
 	tokens, denied, allowed  atomic.Uint64 // assignments
 	abandoned                atomic.Uint64
 	warnedRule, warnedBinary atomic.Bool
@@ -84,7 +85,11 @@ func (h *Handler) serveQuotas(ctx context.Context, stopping <-chan struct{}, rea
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &quotaStream{handler: h, start: time.Now(), buckets: make(map[string]*quotaBucket), write: write}
-	defer func() { q.buckets.Add(-int64(len(s.buckets))) }()
+	defer func() {
+		for _, b := range s.buckets {
+			s.remove(b)
+		}
+	}()
 	return s.run(ctx, stopping, readAll(ctx, read))
 }
 
@@ -210,12 +215,20 @@ func (s *quotaStream) bucket(now time.Duration, u *quotaUsage) *quotaBucket {
 	}
 	b = &quotaBucket{entries: u.entries, name: name, usedAt: now}
 	b.plan = s.handler.planQuota(s.domain, b.entries)
-	total := s.handler.stats.quotas.buckets.Add(1)
 	s.buckets[name] = b
-	if len(s.buckets) > maxStreamBuckets || total > maxQuotaBuckets {
+	q := &s.handler.stats.quotas
+	total, bytes := q.buckets.Add(1), q.bytes.Add(b.memory())
+	if len(s.buckets) > maxStreamBuckets || total > maxQuotaBuckets || bytes > maxQuotaBytes {
 		b.out.kind = outAbandon
 	}
 	return b
+}
+
+// remove removes a bucket.
+func (s *quotaStream) remove(b *quotaBucket) {
+	delete(s.buckets, b.name)
+	s.handler.stats.quotas.buckets.Add(-1)
+	s.handler.stats.quotas.bytes.Add(-b.memory())
 }
 
 // due returns the buckets whose renewal is due.
@@ -300,8 +313,7 @@ func (s *quotaStream) respond(due []*quotaBucket) error {
 	now = s.now()
 	for _, b := range due {
 		if b.out.kind == outAbandon {
-			delete(s.buckets, b.name)
-			s.handler.stats.quotas.buckets.Add(-1)
+			s.remove(b)
 		}
 		b.sent(now)
 	}
