@@ -106,7 +106,8 @@ type LeaseResult struct {
 // a number of units of one key that one process may spend, until the lease ends. The
 // units of a lease count as spent for every other process. In a bucket, they do not
 // refill before the lease ends. So all processes together do not exceed the limit, except
-// after the events in the documentation of package lease.
+// after the events in the documentation of package lease. No refund, reset or change of
+// the limit returns them.
 type LeaseStore interface {
 	HoldStore
 	// ApplyLease ends a lease, begins a lease, or both, in one atomic operation:

@@ -9,7 +9,7 @@ type Corrector interface {
 	Charge(s State, t, n int64) State
 	// Adopt converts s, which was written under a limit with the unit from; see
 	// [Account.Adopt].
-	Adopt(s State, t int64, from Unit) (next State, cut int64, changed bool)
+	Adopt(s State, t int64, from Unit, leased int64) (next State, cut int64, changed bool)
 	// Recount returns where the units counted at chargedAt in s are counted after Adopt
 	// with the same arguments; see [Account.Recount].
 	Recount(s State, t, chargedAt int64, from Unit) int64
@@ -23,7 +23,8 @@ type Corrector interface {
 	// Correct returns the state at t as if n units fewer had been charged at chargedAt;
 	// see [Account.Correct].
 	Correct(s State, t, chargedAt, n int64, by Debt) State
-	// Raise raises the debt of s at t to that of n units, if it is lower.
+	// Raise raises the debt of s at t to that of n units, or its count to n, if it is
+	// lower. s must have been converted to this limit.
 	Raise(s State, t, n int64) State
 	// LeaseEnd returns the latest instant at which a lease ends; see [Account.LeaseEnd].
 	LeaseEnd(s State, t int64) int64
@@ -36,8 +37,8 @@ type StateAccount struct {
 }
 
 // Adopt implements [Account].
-func (a *StateAccount) Adopt(t int64, from Unit) (cut int64, changed bool) {
-	a.State, cut, changed = a.Step.Adopt(a.State, t, from)
+func (a *StateAccount) Adopt(t int64, from Unit, leased int64) (cut int64, changed bool) {
+	a.State, cut, changed = a.Step.Adopt(a.State, t, from, leased)
 	return cut, changed
 }
 
@@ -80,6 +81,9 @@ func (a *StateAccount) Raise(t, n int64) { a.State = a.Step.Raise(a.State, t, n)
 // LeaseEnd implements [Account].
 func (a *StateAccount) LeaseEnd(t int64) int64 { return a.Step.LeaseEnd(a.State, t) }
 
+// Clear implements [Account].
+func (a *StateAccount) Clear() { a.State = State{} }
+
 // LogAccount is an [Account] for an algorithm whose state is a [Log].
 type LogAccount struct {
 	Step LogStepper
@@ -87,7 +91,7 @@ type LogAccount struct {
 }
 
 // Adopt implements [Account]: the entries of a log do not depend on the limit.
-func (a *LogAccount) Adopt(int64, Unit) (int64, bool) { return 0, false }
+func (a *LogAccount) Adopt(int64, Unit, int64) (int64, bool) { return 0, false }
 
 // Recount implements [Account].
 func (a *LogAccount) Recount(_, chargedAt int64, _ Unit) int64 { return chargedAt }
@@ -120,20 +124,32 @@ func (a *LogAccount) Correct(t, chargedAt, n int64, _ Debt) {
 	a.Step.Correct(a.Log, t, chargedAt, n)
 }
 
-// Raise implements [Account].
+// Raise implements [Account]. A [Ledger] counts the units of leases in a log instead.
 func (a *LogAccount) Raise(_, _ int64) {}
+
+// Clear implements [Account].
+func (a *LogAccount) Clear() { a.Log.Clear() }
 
 // LeaseEnd returns the end of a period that begins at t: an entry counts until then.
 func (a *LogAccount) LeaseEnd(t int64) int64 { return t + a.Step.Params()[1] }
 
-func (a *LogAccount) isLog() {}
+// counted returns the number of units that count at t.
+func (a *LogAccount) counted(t int64) int64 {
+	_, n := a.Log.since(t - a.Step.Params()[1])
+	return n
+}
+
+// counts reports whether units that were spent at the instant chargedAt count at t.
+func (a *LogAccount) counts(t, chargedAt int64) bool { return chargedAt > t-a.Step.Params()[1] }
 
 // unconverted has methods of [Corrector] for an algorithm whose states have the same form
 // under every limit.
 type unconverted struct{}
 
 // Adopt returns s.
-func (unconverted) Adopt(s State, _ int64, _ Unit) (State, int64, bool) { return s, 0, false }
+func (unconverted) Adopt(s State, _ int64, _ Unit, _ int64) (State, int64, bool) {
+	return s, 0, false
+}
 
 // Recount returns chargedAt.
 func (unconverted) Recount(_ State, _, chargedAt int64, _ Unit) int64 { return chargedAt }
@@ -153,9 +169,6 @@ func (noDebt) Debt(State, int64) Debt { return Debt{} }
 
 // Unit returns zero.
 func (noDebt) Unit() Unit { return Unit{} }
-
-// Raise returns s.
-func (noDebt) Raise(s State, _, _ int64) State { return s }
 
 // maxCount is the maximum count of units in a sliding window or log.
 const maxCount = 1<<30 - 1

@@ -85,9 +85,6 @@ local function no_debt()
     return 0, 0
   end
   h.unit = h.debt
-  function h.raise(_, s)
-    return s
-  end
   function h.lease_end()
     return EXACT
   end

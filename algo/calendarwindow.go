@@ -147,6 +147,15 @@ func (w *calendarWindow) Correct(s State, _, chargedAt, n int64, _ Debt) State {
 	return countState(s.A, count-min(n, count))
 }
 
+// Raise makes the count of the window at least n.
+func (w *calendarWindow) Raise(s State, t, n int64) State {
+	begin, _, count := w.at(s, t)
+	if count >= n {
+		return s
+	}
+	return countState(begin, n)
+}
+
 // LeaseEnd returns the end of the window.
 func (w *calendarWindow) LeaseEnd(s State, t int64) int64 {
 	_, end, _ := w.at(s, t)

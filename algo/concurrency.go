@@ -86,5 +86,8 @@ func (c *concurrency) Correct(s State, _, _, n int64, _ Debt) State {
 	return State{B: s.B - min(n, s.B)}
 }
 
+// Raise returns s: slots have no leases.
+func (c *concurrency) Raise(s State, _, _ int64) State { return s }
+
 // Params returns L.
 func (c *concurrency) Params() []int64 { return []int64{c.limit} }

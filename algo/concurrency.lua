@@ -53,10 +53,11 @@ function concurrency.holds()
   function h.charged_at()
     return 0
   end
-  -- charge returns s: only a hold takes slots.
+  -- charge returns s: only a hold takes slots, and slots have no leases.
   function h.charge(_, s)
     return s
   end
+  h.raise = h.charge
   function h.correct(_, s, _, _, n)
     return release(s, n)
   end

@@ -113,7 +113,7 @@ func (w *fixedWindow) ChargedAt(s State) int64 { return s.A }
 func (w *fixedWindow) Unit() Unit { return Unit{P: w.period} }
 
 // Adopt moves the count to the window in which it counts under this period.
-func (w *fixedWindow) Adopt(s State, t int64, from Unit) (next State, cut int64, changed bool) {
+func (w *fixedWindow) Adopt(s State, t int64, from Unit, _ int64) (next State, cut int64, changed bool) {
 	if from == w.Unit() {
 		return s, 0, false
 	}
@@ -138,6 +138,15 @@ func (w *fixedWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 		return s
 	}
 	return countState(end, count-min(n, count))
+}
+
+// Raise makes the count of the window at least n.
+func (w *fixedWindow) Raise(s State, t, n int64) State {
+	end, count := w.at(s, t)
+	if count >= n {
+		return s
+	}
+	return countState(end, n)
 }
 
 // LeaseEnd returns the end of the window.

@@ -2,6 +2,7 @@ package algo
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate"
 )
@@ -80,7 +81,12 @@ func (l *Ledger) expireLeases(a Account, t int64) {
 		if first < 0 {
 			return
 		}
-		l.endLease(a, l.Holds[first].Deadline, first, l.Holds[first].Units)
+		deadline := l.Holds[first].Deadline
+		if _, isLog := a.(logAccount); !isLog && a.Unit().D == 0 { // the window that ends then
+			l.adopt(a, deadline-1)
+			a.Raise(deadline-1, l.leased)
+		}
+		l.endLease(a, deadline, first, l.Holds[first].Units)
 	}
 }
 
@@ -106,7 +112,7 @@ func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
 	l.Prepare(a, t)
 	h := l.Holds[i]
 	l.remove(i)
-	switch _, isLog := a.(interface{ isLog() }); {
+	switch _, isLog := a.(logAccount); {
 	case isLog:
 		a.Correct(t, h.ChargedAt, h.Units, Debt{})
 		a.Charge(t, spent)
@@ -116,13 +122,76 @@ func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
 	l.Observe(a, t)
 }
 
-// raise raises the debt to that of the units on lease. These units do not refill before
-// the lease ends.
+// raise makes at least the units on lease count at t. In a bucket, these units do not
+// refill before the lease ends. No refund and no change of the limit returns them.
 func (l *Ledger) raise(a Account, t int64) {
 	if l.leased > 0 {
 		l.observe(a, t)
 		l.adopt(a, t)
-		a.Raise(t, l.leased)
+		l.charge(a, t)
+	}
+}
+
+// Reset makes the key unused and removes all holds. The leases stay open, and their units
+// stay spent, because processes may go on spending them. Call Expire before.
+func (l *Ledger) Reset(a Account, t int64) {
+	l.Holds = slices.DeleteFunc(l.Holds, func(h Hold) bool { return !h.isLease() })
+	for i := range l.Holds {
+		l.Holds[i].Least = Debt{}
+	}
+	l.Changes, l.Unit = l.Changes[:0], a.Unit()
+	a.Clear()
+	l.charge(a, t)
+}
+
+// charge is raise on a state that was converted to the present limit.
+func (l *Ledger) charge(a Account, t int64) {
+	if log, ok := a.(logAccount); ok {
+		l.chargeLog(log, t)
+	} else if n := l.leasedAfter(a, t); n > 0 {
+		a.Raise(t, n)
+	}
+}
+
+// leasedAfter returns the number of units that are missing at t because of leases. A
+// lease that ends at t is still in the ledger: its units have not refilled before, but do
+// not count in the next window.
+func (l *Ledger) leasedAfter(a Account, t int64) (n int64) {
+	if a.Unit().D > 0 || t < l.next {
+		return l.leased
+	}
+	for i := range l.Holds {
+		if h := &l.Holds[i]; h.isLease() && h.Deadline > t {
+			n += h.Units
+		}
+	}
+	return n
+}
+
+// logAccount is an [Account] whose units are counted in a log.
+type logAccount interface {
+	Account
+	counted(t int64) int64
+	counts(t, chargedAt int64) bool
+}
+
+// chargeLog charges leases again at t whose units have aged out, because the period is
+// shorter than when they began. If fewer units count than are on lease, because units
+// were refunded, only those on lease remain, and they count from t on.
+func (l *Ledger) chargeLog(a logAccount, t int64) {
+	again := func(h *Hold) bool { return !a.counts(t, h.ChargedAt) }
+	for range 2 {
+		for i := range l.Holds {
+			if h := &l.Holds[i]; h.isLease() && again(h) {
+				a.Charge(t, h.Units)
+				h.ChargedAt = a.ChargedAt()
+			}
+		}
+		if a.counted(t) >= l.leased {
+			return
+		}
+		a.Clear()
+		again = func(*Hold) bool { return true }
 	}
 }
 

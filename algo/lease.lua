@@ -32,7 +32,12 @@ function leases.expire(l, t)
     if not first then
       return
     end
-    leases.finish(l, list[first].deadline, first, list[first].units)
+    local deadline = list[first].deadline
+    if l.d == 0 and not l.h.is_log then -- the window that ends then
+      adopt(l, deadline - 1)
+      l.s = l.h.raise(l.w, l.s, deadline - 1, l.leased)
+    end
+    leases.finish(l, deadline, first, list[first].units)
   end
 end
 

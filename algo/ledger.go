@@ -61,8 +61,10 @@ func (a Debt) minus(b Debt, denominator int64) Debt {
 type Account interface {
 	// Adopt converts the state to the form of this limit, if it was written under another
 	// limit, whose unit is from. It returns whether it did so, and the debt in µs that
-	// was dropped because the state exceeded the capacity of this limit.
-	Adopt(t int64, from Unit) (cut int64, changed bool)
+	// was dropped because the state exceeded the capacity of this limit. The debt of a
+	// bucket contains that of the leased units. This part is not converted: as many
+	// units are missing under this limit.
+	Adopt(t int64, from Unit, leased int64) (cut int64, changed bool)
 	// Recount returns where the units that were counted at chargedAt are counted after
 	// Adopt, or 0 if they no longer count. See ChargedAt.
 	Recount(t, chargedAt int64, from Unit) int64
@@ -85,8 +87,11 @@ type Account interface {
 	// Correct changes the state as if n units fewer had been charged at chargedAt. The
 	// debt is then lower by the parameter by.
 	Correct(t, chargedAt, n int64, by Debt)
-	// Raise raises the debt at t to that of n units, if it is lower.
+	// Raise raises the debt at t to that of n units, or the count of a window to n, if it
+	// is lower.
 	Raise(t, n int64)
+	// Clear removes all units.
+	Clear()
 	// LeaseEnd returns the latest instant at which a lease ends that begins at t: the end
 	// of the window in which its units are counted.
 	LeaseEnd(t int64) int64
@@ -121,6 +126,13 @@ func (l *Ledger) Find(id headgate.HoldID) int {
 		}
 	}
 	return -1
+}
+
+// Add adds a record that was saved, after all others.
+func (l *Ledger) Add(h Hold) {
+	if l.Holds = append(l.Holds, h); h.isLease() {
+		l.leased += h.Units
+	}
 }
 
 // Clear removes all holds. It keeps their memory for later holds.

@@ -10,6 +10,7 @@
 --   p, d     what a unit costs under the limit of the latest change
 --   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
 --   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
+--   changed  true if raise has changed the records or converted the state
 
 local ledger = {}
 
@@ -114,8 +115,9 @@ local function adopt(l, t)
       list[i].charged_at = h.recount(w, l.s, t, list[i].charged_at, l.p)
     end
   end
-  local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d)
+  local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d, l.leased)
   local from_p, from_d = l.p, l.d
+  l.changed = l.changed or changed or (l.leased > 0 and (p ~= from_p or d ~= from_d))
   l.s, l.p, l.d = s, p, d
   if changed and from_d > 0 then
     local least, rest = debt_of(l, t)
@@ -123,14 +125,56 @@ local function adopt(l, t)
   end
 end
 
--- raise raises the debt to that of the units on lease.
+-- charge_log charges leases again at t whose units no longer count in the log; see
+-- lease.go.
+local function charge_log(l, t)
+  local list, h, all = l.list, l.h, false
+  for _ = 1, 2 do
+    for i = 1, #list do
+      if list[i].kind and (all or not h.counts(l.w, t, list[i].charged_at)) then
+        l.s = h.charge(l.w, l.s, t, list[i].units)
+        list[i].charged_at, l.changed = h.charged_at(l.w, l.s), true
+      end
+    end
+    if h.counted(l.w, l.s, t) >= l.leased then
+      return
+    end
+    l.s, all = h.clear(l.s), true
+  end
+end
+
+-- leased_after returns the units that are missing at t because of leases; see lease.go.
+local function leased_after(l, t)
+  if l.d > 0 then
+    return l.leased
+  end
+  local n = 0
+  for i = 1, #l.list do
+    if l.list[i].kind and l.list[i].deadline > t then
+      n = n + l.list[i].units
+    end
+  end
+  return n
+end
+
+-- charge is raise on a state that was converted to the present limit.
+local function charge(l, t)
+  if l.h.is_log then
+    charge_log(l, t)
+  elseif l.leased > 0 then
+    l.s = l.h.raise(l.w, l.s, t, leased_after(l, t))
+  end
+end
+
+-- raise makes at least the units on lease count at t.
 local function raise(l, t)
   if l.leased > 0 then
     note(l, t)
     adopt(l, t)
-    l.s = l.h.raise(l.w, l.s, t, l.leased)
+    charge(l, t)
   end
 end
+ledger.raise = raise
 
 -- observe is called after every change at t.
 local function observe(l, t)
@@ -152,6 +196,24 @@ function ledger.set(l, t, next)
   else
     l.s = next
   end
+end
+
+-- reset makes the key unused and removes all holds, but not the leases. No hold may be
+-- kept. Call expire before.
+function ledger.reset(l, t)
+  local list, count = l.list, 0
+  for i = 1, #list do
+    local lease = list[i].kind and list[i]
+    list[i] = nil
+    if lease then
+      count, lease.least, lease.rest = count + 1, 0, 0
+      list[count] = lease
+    end
+  end
+  l.changes = nil
+  l.p, l.d = l.h.unit(l.w)
+  l.s = l.h.is_log and l.h.clear(l.s) or {a = 0, b = 0, c = 0}
+  charge(l, t)
 end
 
 -- take takes n units if they are available, and returns whether they were. A denial

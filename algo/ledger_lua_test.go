@@ -55,6 +55,8 @@ function drive.step(verb, t, n, id, deadline, release, clip, lease)
     ledger.charge(l, t, n)
   elseif verb == 'up_to' then
     granted = ledger.take_up_to(l, t, n)
+  elseif verb == 'reset' then
+    ledger.reset(l, t)
   elseif verb == 'refund' then
     local next = x.refund(w, l.s, t, n)
     if next ~= l.s then
@@ -199,6 +201,7 @@ func compareHoldTrace(a algo.Algorithm, d generator, other *luaHolds) (steps int
 	const length = 40
 	changing := d.oneIn(2)
 	trace.leasing = a.Name.CanLease() && d.oneIn(2)
+	trace.backward = !a.Name.HasCalendar() && d.oneIn(4) // a window of a calendar can be unknown in Lua
 	for i := range length {
 		if changing && d.oneIn(8) {
 			trace.limit = d.changedHoldLimit(a, trace.limit)

@@ -3,6 +3,7 @@ package algo_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,14 +36,18 @@ func runHoldTrace(t *testing.T, a algo.Algorithm, d generator) {
 	t.Helper()
 	l := holdLimit(d, a)
 	changing := d.oneIn(2)
-	if whole := wholeUnits(d, l); changing && !a.Name.Windowed() && accepts(a, whole) {
-		l = whole
+	if whole := wholeUnits(d, l); changing && !a.Name.Windowed() {
+		if changing = accepts(a, whole); changing {
+			l = whole
+		}
 	}
 	k, m := newHoldKey(a, l), model.NewHolds(a.Name)
 	k.release = a.Name.OnlyHolds() || d.oneIn(2)
 	m.Release = k.release
 	m.Clip = d.oneIn(3)
+	k.maxOpen = 1000
 	trace := holdTrace{generator: d, limit: l, now: d.upTo(4e15), last: headgate.Decision{Limit: l.Capacity(), Remaining: l.Capacity()}}
+	trace.leasing = a.Name.CanLease() && (!changing || a.Name.Refill() != headgate.RefillStepped) && d.oneIn(2)
 	for i := range 40 {
 		if changing && d.oneIn(8) {
 			trace.changeLimit(a)
@@ -50,6 +55,9 @@ func runHoldTrace(t *testing.T, a algo.Algorithm, d generator) {
 			k.bind(a, l)
 		}
 		s := trace.next(i, k.known)
+		if _, _, ok := m.Leased(s.id, s.t); ok && s.verb != "lease" {
+			s.verb = "peek" // no client commits or extends a lease
+		}
 		got, want := k.run(&s, m.Clip), runOnModel(m, l, &s)
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("seed %d: %v release=%t clip=%t%s\n got %+v\nwant %+v", *seedFlag, l, k.release, m.Clip, trace.text, got, want)
@@ -65,8 +73,8 @@ type holdTrace struct {
 	now   int64
 	last  headgate.Decision
 	text  string
-	// leasing is whether the trace has leases.
-	leasing bool
+	// leasing is whether the trace has leases, and backward whether the clock goes back.
+	leasing, backward bool
 }
 
 // maxOpenInTest is the maximum number of open holds at which leases begin in traces.
@@ -87,7 +95,9 @@ func (r *holdTrace) nextLease(i int, known []string) headgate.LeaseOp {
 
 // next returns step i. known are the ids of the holds that were opened.
 func (r *holdTrace) next(i int, known []string) holdStep {
-	r.now = max(r.now, r.after(r.now, r.limit, r.last))
+	if r.now = max(r.now, r.after(r.now, r.limit, r.last)); r.backward && r.oneIn(8) {
+		r.now -= r.upTo(min(r.now, 2*max(1, r.last.ResetAfter.Microseconds())))
+	}
 	s := holdStep{
 		t: r.now, verb: r.pickVerb(), n: min(r.cost(r.last.Limit, r.last.Remaining), 2*r.limit.Capacity()), id: fmt.Sprint(i),
 	}
@@ -167,7 +177,7 @@ func (r *holdTrace) pickVerb() string {
 	if r.limit.Concurrent {
 		return pick(r.generator, "hold", "hold", "hold", "commit", "extend", "peek")
 	}
-	return pick(r.generator, "take", "take", "hold", "hold", "hold", "commit", "commit", "commit", "extend", "debit", "up_to", "refund", "peek")
+	return pick(r.generator, "take", "take", "hold", "hold", "hold", "commit", "commit", "commit", "extend", "debit", "up_to", "refund", "peek", "reset")
 }
 
 // holdStep is one operation of a trace.
@@ -191,11 +201,12 @@ type holdKey struct {
 	goStepper
 	ledger  algo.Ledger
 	release bool
+	maxOpen int // maximum number of open holds at which leases begin
 	known   []string
 }
 
 func newHoldKey(a algo.Algorithm, l headgate.Limit) *holdKey {
-	k := &holdKey{}
+	k := &holdKey{maxOpen: maxOpenInTest}
 	k.bind(a, l)
 	return k
 }
@@ -239,7 +250,7 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 		}
 	case "lease":
 		// As in Lua, a call with too many spent units changes nothing.
-		result, err := k.ledger.Lease(account, s.t, &s.lease, maxOpenInTest)
+		result, err := k.ledger.Lease(account, s.t, &s.lease, k.maxOpen)
 		out.granted, out.leaseEnd, out.carried = result.Units, result.Deadline, result.Carried
 		if err != nil {
 			out.granted = -1
@@ -256,10 +267,14 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 		out.granted = min(s.n, account.Remaining(s.t))
 		account.Take(s.t, out.granted)
 		k.ledger.Observe(account, s.t)
+	case "reset":
+		k.ledger.Reset(account, s.t)
 	case "refund":
 		var r result
 		k.do(&step{verb: refund, t: s.t, n: s.n}, &r)
-		if a, ok := account.(*algo.StateAccount); ok && k.state != a.State {
+		if a, ok := account.(*algo.StateAccount); !ok {
+			k.ledger.Observe(account, s.t) // a refund does not return units on lease
+		} else if k.state != a.State {
 			k.ledger.Set(a, s.t, k.state)
 		}
 	}
@@ -311,21 +326,40 @@ func runOnModel(m *model.Holds, l headgate.Limit, s *holdStep) (out holdAnswer) 
 	case "hold":
 		out.decision = m.Hold(l, s.t, s.id, s.n, s.deadline)
 	case "peek":
-		out.decision = m.Key.Peek(l, s.t, s.n)
+		out.decision = m.Peek(l, s.t, s.n)
 	case "debit":
 		out.decision = m.Debit(l, s.t, s.n)
 	case "up_to":
 		out.granted, out.decision = m.TakeUpTo(l, s.t, s.n)
+	case "lease":
+		leaseOnModel(m, l, s, &out)
 	case "refund":
 		out.decision = m.Refund(l, s.t, s.n)
+	case "reset":
+		out.decision = m.Reset(l, s.t)
 	default:
 		if s.verb == "extend" && m.IsOpen(s.id) {
 			m.Extend(s.id, s.deadline)
 		} else if s.verb == "commit" && m.IsOpen(s.id) {
 			m.Commit(l, s.t, s.id, s.n)
 		}
-		out.decision = m.Key.Peek(l, s.t, 0)
+		out.decision = m.Peek(l, s.t, 0)
 	}
-	out.open = m.Open()
+	out.open = m.Open() + m.OpenLeases()
 	return out
+}
+
+func leaseOnModel(m *model.Holds, l headgate.Limit, s *holdStep, out *holdAnswer) {
+	name := func(id headgate.HoldID) string { return strings.TrimRight(string(id[:]), "\x00") }
+	c := model.LeaseCall{
+		Previous: name(s.lease.Previous), ID: name(s.lease.ID), Spent: s.lease.Spent, Want: s.lease.Want, Max: s.lease.Max, TTL: s.lease.TTL.Microseconds(),
+	}
+	_, _, repeated := m.Leased(c.ID, s.t)
+	if units, _, open := m.Leased(c.Previous, s.t); open && !repeated && c.Spent > units {
+		out.granted = -1
+	} else {
+		reply := m.Lease(l, s.t, c)
+		out.granted, out.leaseEnd, out.carried = reply.Units, reply.Deadline, reply.Carried
+	}
+	out.decision = m.Peek(l, s.t, 0)
 }

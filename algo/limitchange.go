@@ -60,7 +60,7 @@ func (l *Ledger) adopt(a Account, t int64) {
 			l.Holds[i].ChargedAt = a.Recount(t, l.Holds[i].ChargedAt, from)
 		}
 	}
-	cut, changed := a.Adopt(t, from)
+	cut, changed := a.Adopt(t, from, l.leased)
 	l.Unit = to
 	if changed && from.D > 0 {
 		l.appendChange(Change{Unit: from, Cut: cut, Least: l.debt(a, t)})

@@ -156,7 +156,7 @@ func (w *slidingWindow) ChargedAt(s State) int64 { return s.A }
 func (w *slidingWindow) Unit() Unit { return Unit{P: w.period} }
 
 // Adopt moves the counts to the windows in which they count under this period.
-func (w *slidingWindow) Adopt(s State, t int64, from Unit) (next State, cut int64, changed bool) {
+func (w *slidingWindow) Adopt(s State, t int64, from Unit, _ int64) (next State, cut int64, changed bool) {
 	if from == w.Unit() {
 		return s, 0, false
 	}
@@ -193,6 +193,16 @@ func (w *slidingWindow) Correct(s State, t, chargedAt, n int64, _ Debt) State {
 	case chargedAt == now.A-w.period:
 		now.B -= min(n, now.B)
 	}
+	return now
+}
+
+// Raise makes the count of the current window at least n.
+func (w *slidingWindow) Raise(s State, t, n int64) State {
+	now := w.at(s, t)
+	if now.C >= n {
+		return s
+	}
+	now.C = min(n, maxCount)
 	return now
 }
 

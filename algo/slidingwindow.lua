@@ -154,6 +154,14 @@ function sliding_window.holds()
   function h.lease_end(w, s, t)
     return at(w, s, t).a
   end
+  function h.raise(w, s, t, n)
+    local now = at(w, s, t)
+    if now.c >= n then
+      return s
+    end
+    now.c = min(n, MAX_COUNT)
+    return now
+  end
 
   -- correct decreases the count of the window in which the units were counted: cur, prev,
   -- or none if more than one window has passed.

@@ -263,13 +263,20 @@ func (b *bucket) Charge(s State, t, n int64) State {
 	return State{A: maxExact, C: b.fingerprint}
 }
 
-// Adopt is carryOver. It cuts the time by which carryOver reduces TAT.
-func (b *bucket) Adopt(s State, t int64, _ Unit) (next State, cut int64, changed bool) {
+// Adopt is carryOver, without the debt of the leased units, which is then added under
+// this limit. It cuts the time by which carryOver reduces TAT.
+func (b *bucket) Adopt(s State, t int64, from Unit, leased int64) (next State, cut int64, changed bool) {
 	if s.C == b.fingerprint {
 		return s, 0, false
 	}
-	next = b.carryOver(s, t)
-	return next, max(0, b.ResetAt(s)-next.A), true
+	own := State{C: s.C}
+	if tat, by := (Debt{s.A, s.B}), from.debtOf(leased); !tat.less(by) {
+		tat = tat.minus(by, from.D)
+		own.A, own.B = tat.Whole, tat.Rest
+	}
+	next = b.carryOver(own, t)
+	cut = max(0, b.ResetAt(own)-next.A)
+	return b.Charge(next, t, leased), cut, true
 }
 
 // Recount returns 0; see ChargedAt.
@@ -294,10 +301,10 @@ func (b *bucket) Correct(s State, t, _, _ int64, by Debt) State {
 	return b.back(s, t, by.Whole, by.Rest)
 }
 
-// Raise makes TAT at least t + n·T, or t + B·T if n is above B. s must have been
-// converted to this limit; see Adopt.
+// Raise makes TAT at least t + n·T.
 func (b *bucket) Raise(s State, t, n int64) State {
-	if raised := b.advance(State{A: t}, t, min(n, b.burst)); s.A < raised.A || s.A == raised.A && s.B < raised.B {
+	raised := b.Charge(State{A: t, C: b.fingerprint}, t, n)
+	if s.A < raised.A || s.A == raised.A && s.B < raised.B {
 		return raised
 	}
 	return s

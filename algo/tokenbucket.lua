@@ -211,13 +211,23 @@ end
 -- holds returns the functions that correct charges; see account.go.
 function bucket.holds()
   local h = {}
-  -- adopt is carry_over. It cuts the time by which carry_over reduces TAT.
-  function h.adopt(b, s, t)
+  -- adopt is carry_over, without the debt of the leased units, which is then added under
+  -- this limit. It cuts the time by which carry_over reduces TAT.
+  function h.adopt(b, s, t, p, d, leased)
     if s.c == b.fingerprint then
       return s, 0, false
     end
+    if leased > 0 and d > 0 then
+      local whole, rest = times({p = p, d = d}, leased)
+      whole, rest = s.a - whole, s.b - rest
+      if rest < 0 then
+        whole, rest = whole - 1, rest + d
+      end
+      s = whole < 0 and {a = 0, b = 0, c = s.c} or {a = whole, b = rest, c = s.c}
+    end
     local next = carry_over(b, s, t)
-    return next, max(0, bucket.reset_at(b, s) - next.a), true
+    local cut = max(0, bucket.reset_at(b, s) - next.a)
+    return h.charge(b, next, t, leased), cut, true
   end
   function h.recount()
     return 0
@@ -251,13 +261,13 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
-  -- raise makes TAT at least t + n·T, or t + B·T if n is above B.
+  -- raise makes TAT at least t + n·T.
   function h.raise(b, s, t, n)
-    local whole, rest = times(b, min(n, b.burst))
-    if s.a > t + whole or (s.a == t + whole and s.b >= rest) then
-      return s
+    local raised = h.charge(b, {a = t, b = 0, c = b.fingerprint}, t, n)
+    if s.a < raised.a or (s.a == raised.a and s.b < raised.b) then
+      return raised
     end
-    return {a = t + whole, b = rest, c = b.fingerprint}
+    return s
   end
   function h.lease_end()
     return EXACT

@@ -215,18 +215,32 @@ func (b *intervalBucket) Charge(s State, t, n int64) State {
 // Debt returns the missing tokens.
 func (b *intervalBucket) Debt(s State, t int64) Debt { return Debt{Whole: b.at(s, t).missing} }
 
-// Unit returns one token.
-func (b *intervalBucket) Unit() Unit { return Unit{1, 1} }
+// Unit returns one token, as B/B. So the capacity is known after a change of the limit.
+func (b *intervalBucket) Unit() Unit { return Unit{b.burst, b.burst} }
+
+// Adopt converts the state of a key with leased units. Its other units are converted as
+// those of a key without leases: a full bucket stays full, and any other keeps its
+// tokens.
+func (b *intervalBucket) Adopt(s State, t int64, from Unit, leased int64) (State, int64, bool) {
+	if leased == 0 || from == b.Unit() || s.B == 0 {
+		return s, 0, false
+	}
+	own, tokens := State{}, s.B-1-s.C+leased // s.C tokens are owed
+	if tokens < from.P {
+		own = State{A: s.A, B: max(0, tokens) + 1, C: max(0, -tokens)}
+	}
+	return b.Charge(own, t, leased), 0, false
+}
 
 // Correct returns the tokens of the parameter by. The intervals stay where they are.
 func (b *intervalBucket) Correct(s State, t, _, _ int64, by Debt) State {
 	return b.Refund(s, t, by.Whole)
 }
 
-// Raise makes at least n tokens missing, at most B. If no more are missing, the interval
-// begins at t, as in a full bucket.
+// Raise makes at least n tokens missing. If no more are missing, the interval begins at
+// t, as in a bucket that is full without these n.
 func (b *intervalBucket) Raise(s State, t, n int64) State {
-	n = min(n, b.burst)
+	n = min(n, b.burst+headgate.MaxUnits)
 	if b.at(s, t).missing > n {
 		return s
 	}

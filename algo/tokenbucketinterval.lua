@@ -164,8 +164,8 @@ function interval_bucket.holds()
     local _, missing = at(b, s, t)
     return missing, 0
   end
-  function h.unit()
-    return 1, 1
+  function h.unit(b)
+    return b.burst, b.burst
   end
   -- charge adds n to the missing tokens. At most 10^9 tokens can be owed.
   function h.charge(b, s, t, n)
@@ -175,11 +175,22 @@ function interval_bucket.holds()
     local last, missing = at(b, s, t)
     return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
   end
-  -- raise makes at least n tokens missing, at most B. If no more are missing, the
-  -- interval begins at t, as in a full bucket.
+  -- adopt converts the state of a key with leased units; see tokenbucketinterval.go.
+  function h.adopt(b, s, t, p, _, leased)
+    if leased == 0 or p == b.burst or s.b == 0 then
+      return s, 0, false
+    end
+    local own, tokens = {a = 0, b = 0, c = 0}, s.b - 1 - s.c + leased
+    if tokens < p then
+      own = {a = s.a, b = max(0, tokens) + 1, c = max(0, -tokens)}
+    end
+    return h.charge(b, own, t, leased), 0, false
+  end
+  -- raise makes at least n tokens missing. If no more are missing, the interval begins at
+  -- t, as in a bucket that is full without these n.
   function h.raise(b, s, t, n)
     local _, missing = at(b, s, t)
-    n = min(n, b.burst)
+    n = min(n, b.burst + MAX_UNITS)
     if missing > n then
       return s
     end

@@ -99,5 +99,15 @@ function counter.holds()
     local a, _, count = w.at(w, s, t)
     return count_state(a, min(count + n, MAX_EXACT))
   end
+
+  -- raise makes the count of the window at least n. A calendar does not know the window
+  -- of an instant that has passed long ago; see calendarwindow.lua.
+  function h.raise(w, s, t, n)
+    local a, _, count = w.at(w, s, t)
+    if not a or count >= n then
+      return s
+    end
+    return count_state(a, n)
+  end
   return h
 end

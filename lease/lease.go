@@ -26,10 +26,11 @@
 // synchronized, but each must run within 1 % of the speed of the store's clock. A process
 // stops spending a lease after 99 % of its TTL, counted from before the request was sent.
 //
-// After a reset of a key, after a failover that loses writes, and after a jump of the
-// store's clock by more than 1 % of the TTL, up to Share more of the capacity is allowed,
-// once and within one TTL. On Linux, the monotonic clock of Go does not advance while the
-// machine is suspended: do not use leases on machines that can be suspended.
+// After a failover that loses writes, and after a jump of the store's clock by more than
+// 1 % of the TTL, up to Share more of the capacity is allowed, once and within one TTL. A
+// reset makes a key unused, except for the units on lease. On Linux, the monotonic clock
+// of Go does not advance while the machine is suspended: do not use leases on machines
+// that can be suspended.
 //
 // # What it costs
 //

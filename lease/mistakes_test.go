@@ -111,7 +111,7 @@ func TestSimulationFindsMistakes(t *testing.T) {
 			for seed := range uint64(40) {
 				for _, a := range []headgate.Algorithm{headgate.FixedWindow, headgate.TokenBucket} {
 					s := newSimulation(a, seed)
-					s.slow, s.duration = true, 5*time.Second
+					s.slow, s.resets, s.duration = true, false, 5*time.Second
 					s.limit = headgate.MustParseLimit("50000/1s")
 					s.load = anyLoad(perSecond(s.limit))
 					s.lease = headgate.LeaseSettings{Share: 50, TTL: time.Second}

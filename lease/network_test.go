@@ -28,7 +28,15 @@ type shared struct {
 	faults bool
 	mu     sync.Mutex
 	log    []spend
+	resets []int64 // instants at which the key was reset
 	copies sync.WaitGroup
+}
+
+// noteReset notes that the key is reset now.
+func (s *shared) noteReset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resets = append(s.resets, time.Now().UnixMicro())
 }
 
 func (s *shared) note(units int64) {
@@ -97,6 +105,9 @@ func (b *linkBound) Apply(ctx context.Context, now headgate.Instant, key string,
 	d, err := b.Bound.Apply(ctx, now, key, verb, cost)
 	if err == nil && d.Allowed && verb == headgate.Take {
 		b.link.shared.note(cost)
+	}
+	if verb == headgate.Reset {
+		b.link.shared.noteReset()
 	}
 	if lost := b.link.travel(ctx); lost != nil {
 		return headgate.Decision{}, lost

@@ -1,9 +1,11 @@
 package lease_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,11 +44,14 @@ type simulation struct {
 	plant func(headgate.LeaseStore) headgate.LeaseStore
 	// slow makes all clocks slow by 1 %.
 	slow bool
+	// resets makes nodes reset the key.
+	resets bool
 }
 
 // outcome is what a simulation counted.
 type outcome struct {
 	log            []spend
+	resets         []int64
 	asked, allowed int64
 	fromMemory     int64
 	stats          lease.Stats
@@ -73,7 +78,7 @@ func (s simulation) run(t *testing.T) (o outcome) {
 		}
 		all.Wait()
 		net.copies.Wait()
-		o.log = net.log
+		o.log, o.resets = net.log, net.resets
 	})
 	return o
 }
@@ -146,6 +151,9 @@ func (n *node) run(store *lease.Store, l *link) (crashed bool) {
 			if n.random.IntN(60) == 0 {
 				return true
 			}
+			if n.resets && n.random.IntN(20) == 0 {
+				_, _ = b.Apply(context.Background(), headgate.StoreClock, "key", headgate.Reset, 0)
+			}
 		}
 		n.ask(b, n.load(n.random, n.number), time.Now().Add(100*time.Millisecond))
 	}
@@ -203,7 +211,7 @@ func newSimulation(a headgate.Algorithm, seed uint64) simulation {
 	}
 	r := rand.New(rand.NewPCG(seed, 1))
 	return simulation{
-		algorithm: a, limit: headgate.MustParseLimit(leased[a]), nodes: 4, seed: seed, faults: true, load: anyLoad(perSecond(l)), duration: 3 * time.Second,
+		algorithm: a, limit: headgate.MustParseLimit(leased[a]), nodes: 4, seed: seed, faults: true, resets: seed%2 == 1, load: anyLoad(perSecond(l)), duration: 3 * time.Second,
 		lease: headgate.LeaseSettings{Share: []int{5, 10, 50}[r.IntN(3)], TTL: []time.Duration{20 * time.Millisecond, 250 * time.Millisecond}[r.IntN(2)]},
 	}
 }
@@ -218,7 +226,8 @@ func (s simulation) judged() headgate.Limit {
 }
 
 // TestSimulation checks the bound of the limit without leases in every span, under
-// losses, repeated messages, partitions, crashes and drifting clocks.
+// losses, repeated messages, partitions, crashes and drifting clocks. Half of the runs
+// have resets, after which the bound begins again.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(6)
@@ -252,13 +261,30 @@ func TestLongSimulation(t *testing.T) {
 	}
 }
 
+// parts returns the log before, between and after the resets. The units that were spent
+// in the microsecond of a reset are left out: they may be before it or after it.
+func (o *outcome) parts() (parts [][]spend) {
+	slices.Sort(o.resets)
+	rest := o.log
+	for _, at := range o.resets {
+		i, _ := slices.BinarySearchFunc(rest, at, func(s spend, at int64) int { return cmp.Compare(s.at, at) })
+		parts, rest = append(parts, rest[:i]), rest[i:]
+		for len(rest) > 0 && rest[0].at == at {
+			rest = rest[1:]
+		}
+	}
+	return append(parts, rest)
+}
+
 func (s simulation) check(t *testing.T) outcome {
 	t.Helper()
 	o := s.run(t)
-	if err := judge(s.algorithm, s.judged(), o.log); err != nil {
-		t.Errorf("%s %v, seed %d: %v", s.algorithm, s.limit, s.seed, err)
+	for _, log := range o.parts() {
+		if err := judge(s.algorithm, s.judged(), log); err != nil {
+			t.Errorf("%s %v, seed %d: %v", s.algorithm, s.limit, s.seed, err)
+		}
 	}
-	t.Logf("%s %v, %d%% for %v, seed %d: %d of %d requests were allowed, %d units of %.0f; %d decisions from memory, %d calls, %d failed, %d waits, %d crashes, %d units stranded",
-		s.algorithm, s.limit, s.lease.Share, s.lease.TTL, s.seed, o.allowed, o.asked, total(o.log), perSecond(s.judged())*s.duration.Seconds(), o.fromMemory, o.stats.Calls, o.stats.Failed, o.stats.Late, o.crashes, o.stats.Stranded)
+	t.Logf("%s %v, %d%% for %v, seed %d: %d of %d requests were allowed, %d units of %.0f; %d decisions from memory, %d calls, %d failed, %d waits, %d crashes, %d resets, %d units stranded",
+		s.algorithm, s.limit, s.lease.Share, s.lease.TTL, s.seed, o.allowed, o.asked, total(o.log), perSecond(s.judged())*s.duration.Seconds(), o.fromMemory, o.stats.Calls, o.stats.Failed, o.stats.Late, o.crashes, len(o.resets), o.stats.Stranded)
 	return o
 }

@@ -186,7 +186,9 @@ func (x *holdTransaction) open() error {
 	}
 	x.store.holds.used.Store(true)
 	x.eachTarget(func(i int, t *target, n int64) {
-		t.change(x.t, func(a algo.Account) { a.Take(x.t, n) })
+		if n > 0 { // a hold of no units does not convert the state to its limit
+			t.change(x.t, func(a algo.Account) { a.Take(x.t, n) })
+		}
 		if t.held == nil {
 			t.held = t.holds.add(t.d)
 			t.held.log = x.debits[i].logRule

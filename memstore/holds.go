@@ -85,6 +85,13 @@ func (s *Store) expire(k *heldKey, a algo.Account, t int64, settings headgate.Ho
 	s.logs.bytes.Add(-holdBytes * int64(ended))
 }
 
+// reset makes k unused, except for its leases.
+func (s *Store) reset(k *heldKey, a algo.Account, t int64) {
+	before := len(k.ledger.Holds)
+	k.ledger.Reset(a, t)
+	s.logs.bytes.Add(-holdBytes * int64(before-len(k.ledger.Holds)))
+}
+
 // applyHeld executes a request on a key with open holds. It returns false if the key has
 // none anymore.
 func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
@@ -105,9 +112,8 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 	out := algo.Apply(b.step, a.State, r)
 	switch {
 	case r.Verb == algo.Reset:
-		b.store.logs.bytes.Add(-int64(len(k.ledger.Holds)) * holdBytes)
-		k.ledger = algo.Ledger{}
-		a.State = out.Next
+		b.store.reset(k, a, r.T)
+		out.Next = a.State // not unused if the key has leases
 	case out.Next != a.State:
 		k.ledger.Set(a, r.T, out.Next)
 		out.Next = a.State // a refund does not return units on lease

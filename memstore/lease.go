@@ -127,7 +127,7 @@ type expiringLog struct {
 // Charge implements [algo.Account]. If there is no room, the units no longer count.
 func (a *expiringLog) Charge(t, n int64) {
 	logs := &a.rule.store.logs
-	if n == 0 || t+a.rule.step.Params()[1] <= a.now {
+	if n == 0 || max(t, a.ChargedAt())+a.rule.step.Params()[1] <= a.now {
 		return
 	}
 	if a.k == nil {

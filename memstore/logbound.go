@@ -46,10 +46,16 @@ func (b *logBound) Apply(_ context.Context, now headgate.Instant, key string, v 
 			k.resetAt = b.step.ResetAt(&k.log)
 			logs.save(sh, d, k)
 		}
+		if b.store.holds.used.Load() { // a refund does not return units on lease
+			k = b.expireHolds(sh, k, d, t, v)
+		}
 	case headgate.Reset:
 		if k != nil {
 			logs.drop(sh, d, k)
 			k = nil
+		}
+		if b.store.holds.used.Load() {
+			k = b.resetHeld(sh, d, t)
 		}
 	}
 	log, release := b.lookup(sh, k, d, t)

@@ -7,8 +7,7 @@ import (
 
 // expireHolds ends the holds of a key that have expired at t, before an operation on k,
 // the key's log. k may be nil. It returns the log for the operation: for a peek, that is
-// a copy if a hold has expired, because a peek changes nothing. A reset removes all
-// holds. The caller holds sh.mu.
+// a copy if a hold has expired, because a peek changes nothing. The caller holds sh.mu.
 func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v headgate.Verb) *keyLog {
 	holds := b.store.holds.shard(d)
 	holds.mu.Lock()
@@ -18,27 +17,34 @@ func (b *logBound) expireHolds(sh *logShard, k *keyLog, d digest, t int64, v hea
 	case held == nil:
 	case v == headgate.Peek:
 		return b.expireCopy(held, k, t)
-	case v == headgate.Reset:
-		b.store.logs.bytes.Add(-int64(len(held.ledger.Holds)) * holdBytes)
-		b.store.removeHeld(holds, held)
 	default:
-		k = b.expireHeld(sh, holds, held, k, d, t)
-		if k != nil && k.isSingle && k.log.Len() == 0 {
-			return nil // save has dropped the single
-		}
+		return b.changeHeld(sh, holds, held, k, d, t, func(a algo.Account) { b.store.expire(held, a, t, b.holds) })
 	}
 	return k
 }
 
-// expireHeld ends the holds that have expired at t. It returns the log of the key, which
-// is created if units of a lease are moved to its deadline. The caller holds both
+// resetHeld removes all holds of a key, whose log was dropped. If the key has leases,
+// resetHeld returns a new log in which their units count.
+func (b *logBound) resetHeld(sh *logShard, d digest, t int64) *keyLog {
+	holds := b.store.holds.shard(d)
+	holds.mu.Lock()
+	defer holds.mu.Unlock()
+	held := holds.keys.get(d)
+	if held == nil {
+		return nil
+	}
+	return b.changeHeld(sh, holds, held, nil, d, t, func(a algo.Account) { b.store.reset(held, a, t) })
+}
+
+// changeHeld calls change with the account of a key with holds. It returns the log of the
+// key, which is created if units of a lease are charged, or nil. The caller holds both
 // mutexes.
-func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64) *keyLog {
+func (b *logBound) changeHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64, change func(algo.Account)) *keyLog {
 	a := expiringLog{LogAccount: algo.LogAccount{Step: b.step, Log: &sh.empty}, rule: b, home: sh, k: k, d: d, now: t}
 	if k != nil {
 		a.Log = &k.log
 	}
-	b.store.expire(held, &a, t, b.holds)
+	change(&a)
 	if k = a.k; k != nil {
 		k.resetAt = b.step.ResetAt(&k.log)
 		b.store.logs.save(sh, d, k)
@@ -46,13 +52,16 @@ func (b *logBound) expireHeld(sh *logShard, holds *holdShard, held *heldKey, k *
 	if len(held.ledger.Holds) == 0 {
 		b.store.removeHeld(holds, held)
 	}
+	if k != nil && k.isSingle && k.log.Len() == 0 {
+		return nil // save has dropped the single
+	}
 	return k
 }
 
 // expireCopy returns k, or a copy of k after the holds that have expired at t were
 // released.
 func (b *logBound) expireCopy(held *heldKey, k *keyLog, t int64) *keyLog {
-	if !held.ledger.HasExpired(t) || !held.releasesAt(t, b.holds) {
+	if !held.releasesAt(t, b.holds) {
 		return k
 	}
 	copied := &keyLog{}
@@ -71,5 +80,5 @@ func (b *logBound) sweepHeld(holds *holdShard, d digest, held *heldKey, t int64)
 		return
 	}
 	defer sh.mu.Unlock()
-	b.expireHeld(sh, holds, held, sh.find(d, new(keyLog)), d, t)
+	b.changeHeld(sh, holds, held, sh.find(d, new(keyLog)), d, t, func(a algo.Account) { b.store.expire(held, a, t, b.holds) })
 }

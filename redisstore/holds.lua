@@ -34,6 +34,22 @@ end
 
 log_functions.is_log = true
 
+function log_functions.clear(log)
+  log_store.reset(log)
+  return log
+end
+
+-- counted returns the number of units that count at an instant.
+function log_functions.counted(rule, log, at)
+  return log_store.counted(log, at - rule.w.period)
+end
+
+-- counts returns whether units that were spent at the instant charged_at count at another
+-- one.
+function log_functions.counts(rule, at, charged_at)
+  return charged_at > at - rule.w.period
+end
+
 function log_functions.lease_end(rule, _, at)
   return at + rule.w.period
 end
@@ -329,6 +345,23 @@ local function run_lease(e, n, pos)
   return after
 end
 
+-- run_lowering executes RESET, and REFUND on a log. Units on lease stay spent.
+local function run_lowering(e, rule, verb, n)
+  if verb == REFUND then
+    log_store.refund(e.log, rule, n)
+    ledger.raise(e, t)
+  else
+    if e.leased == 0 then -- no hold needs to be decoded
+      e.list, e.kept = {}, 0
+    end
+    ledger.reset(e, t)
+    e.changed = true
+  end
+  if e.log then
+    answer(e.log, log_store.answer(e.log, rule, 0, true))
+  end
+end
+
 -- skip_log returns the position after a run on a log that another program wrote. The verb
 -- is one of holds.
 local function skip_log(verb, pos)
@@ -365,9 +398,8 @@ function ledgers.run(k, rule, s, verb, count, n, pos)
     pos = run_lease(e, n, pos)
   elseif verb >= DEBIT then
     run_adjust(e, verb, n)
-  elseif verb == RESET then
-    e.s, e.list, e.kept, e.changes, e.changed, e.leased = {a = 0, b = 0, c = 0}, {}, 0, nil, true, 0
-    pos = e.log and run_log(k, rule, verb, count, n, pos) or pos
+  elseif verb == RESET or (verb == REFUND and e.log) then
+    run_lowering(e, rule, verb, n)
   elseif e.log then
     pos = run_log(k, rule, verb, count, n, pos)
   else

@@ -73,7 +73,7 @@ function holds.run(k, rule, s, verb, count, n, pos)
   if v ~= '' then
     local held_flags, next_deadline, held_p, held_d, changes, _, converted
     held_flags, next_deadline, held_p, held_d, changes, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
-    _, _, converted = h.adopt(w, s, t, p, d)
+    _, _, converted = h.adopt(w, s, t, p, d, 0)
     if next_deadline <= t or held_flags >= LEASED or changes > 0 or converted or held_p ~= p or held_d ~= d then
       return run_decoded(k, rule, s, verb, count, n, pos)
     elseif find(v, id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then

@@ -77,8 +77,7 @@ func (o *op) readLease(r *reader, t int64) algo.State {
 	return s
 }
 
-// raise returns the state s of a key of which some units are on lease: they do not
-// refill.
+// raise returns the state s of a key of which some units are on lease: they stay spent.
 func (r *rule) raise(s algo.State, t, leased int64) algo.State {
 	if c, ok := r.step.(algo.Corrector); ok && leased > 0 {
 		return c.Raise(s, t, leased)

@@ -301,6 +301,11 @@ function log_store.correct(log, rule, at, mark, n)
   end
 end
 
+-- counted returns the units that are later than cut.
+function log_store.counted(log, cut)
+  return log.total - aged_units(log, cut)
+end
+
 -- charged_at returns the instant of the newest entry, or 0 if there is none.
 function log_store.charged_at(log)
   return log.total > 0 and newest(log) or 0

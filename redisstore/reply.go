@@ -155,9 +155,6 @@ func (k *keyOps) read(r *reader, t int64) {
 			s = o.readHold(r, s, t, k.leased)
 		case !k.foreign:
 			s = o.step(s, t, k.leased)
-			if o.request.Verb == algo.Reset {
-				k.leased = 0
-			}
 		}
 		if o.held = k.held; k.foreign {
 			o.err = errForeign()
@@ -176,9 +173,7 @@ func (o *op) step(s algo.State, t, leased int64) algo.State {
 		return o.after
 	}
 	out := algo.Apply(o.rule.step, s, &request)
-	if request.Verb != algo.Reset {
-		out.Next = o.rule.raise(out.Next, t, leased)
-	}
+	out.Next = o.rule.raise(out.Next, t, leased)
 	o.decision = o.rule.withDeniedBy(algo.AnswerTo(o.rule.step, &request, &out))
 	if o.after = s; request.Verb != algo.Peek {
 		o.after = out.Next

@@ -62,19 +62,28 @@ func (ts *tester) leaseTraces(a headgate.Algorithm, judged bool) {
 // model.
 type leasePlayer struct {
 	*tester
-	store  headgate.LeaseStore
-	bound  headgate.Bound
-	limit  headgate.Limit
-	key    *model.Holds
-	most   int64 // maximum number of units on lease
-	at     int64
-	trace  string
-	last   headgate.Decision
-	leases []*playedLease
-	holds  []*playedHold
-	ids    int
-	judged bool       // whether the trace is one of checkLeaseBound
-	spends []spending // units that were spent, in a judged trace
+	store     headgate.LeaseStore
+	bound     headgate.Bound
+	rule      headgate.Rule
+	limit     headgate.Limit
+	algorithm headgate.Algorithm
+	key       *model.Holds
+	most      int64 // maximum number of units on lease
+	at        int64
+	trace     string
+	last      headgate.Decision
+	leases    []*playedLease
+	holds     []*playedHold
+	ids       int
+	judged    bool       // whether the trace is one of checkLeaseBound
+	spends    []spending // units that were spent, in a judged trace
+	// changing is the number of further changes of the limit; highest is the limit with
+	// the highest capacity so far.
+	changing int
+	highest  headgate.Limit
+	// backward is whether the clock goes back. latest is the latest instant.
+	backward bool
+	latest   int64
 }
 
 // playedLease is a lease that began in the trace.
@@ -88,14 +97,21 @@ type spending struct{ at, units int64 }
 
 // leaseTrace plays one random trace and returns its number of steps.
 func (ts *tester) leaseTrace(a headgate.Algorithm, judged bool) int {
-	p := &leasePlayer{tester: ts, store: ts.store.(headgate.LeaseStore), limit: ts.holdLimit(a), at: int64(start) + ts.random.Int64N(1e12), judged: judged}
+	p := &leasePlayer{tester: ts, store: ts.store.(headgate.LeaseStore), algorithm: a, limit: ts.holdLimit(a), at: int64(start) + ts.random.Int64N(1e12), judged: judged}
 	for judged && p.limit.Period == 0 { // the bound of the model requires a period
 		p.limit = ts.holdLimit(a)
 	}
+	switch ts.random.IntN(3) {
+	case 0:
+		p.beginChanging()
+	case 1: // which refills of an interval bucket were written depends on the store
+		p.backward = !judged && a != headgate.TokenBucketInterval
+	}
 	settings := headgate.HoldSettings{OnExpiry: headgate.OnExpiry(1 + ts.random.IntN(2))}
-	var err error
-	p.bound, err = ts.store.Bind(headgate.Rule{Scope: ts.name(), Limit: p.limit, Algorithm: a, Holds: settings})
-	ts.mustf(err, "bind %v as %q", p.limit, a)
+	p.rule = headgate.Rule{Scope: ts.name(), Limit: p.limit, Algorithm: a, Holds: settings}
+	p.bind()
+	p.tracef("limit %v", p.limit)
+	p.highest = p.limit
 	p.key = model.NewHolds(a)
 	p.key.Release = settings.OnExpiry == headgate.ReleaseExpired
 	p.most = 1 + ts.random.Int64N(p.limit.Capacity())
@@ -104,29 +120,28 @@ func (ts *tester) leaseTrace(a headgate.Algorithm, judged bool) int {
 	for range steps {
 		p.step()
 	}
-	p.judge(a)
+	p.judge()
 	return steps
+}
+
+func (p *leasePlayer) bind() {
+	var err error
+	p.bound, err = p.store.Bind(p.rule)
+	p.mustf(err, "bind %v as %q", p.rule.Limit, p.algorithm)
 }
 
 func (p *leasePlayer) step() {
 	r := p.random
-	switch r.IntN(6) {
-	case 0:
-		p.at += p.last.RetryAfter.Microseconds()
-	case 1:
-		p.at += logUniform(r, 1+p.last.ResetAfter.Microseconds())
-	case 2:
-		p.at += logUniform(r, 2*periodOf(p.limit))
-	case 3:
-		p.at += p.untilEnd()
+	if p.changing > 0 && r.IntN(8) == 0 {
+		p.changeLimit()
 	}
-	p.key.Begin(p.limit, p.at)
+	p.advance()
 	switch r.IntN(10) {
 	case 0, 1:
 		p.take()
 	case 2, 3:
 		if p.judged {
-			p.take()
+			p.resetOrTake()
 		} else {
 			p.plain()
 		}
@@ -139,6 +154,26 @@ func (p *leasePlayer) step() {
 	}
 	if !p.judged || r.IntN(4) == 0 {
 		p.mustPeek()
+	}
+}
+
+// advance changes the time to that of the next step.
+func (p *leasePlayer) advance() {
+	r := p.random
+	switch r.IntN(6) {
+	case 0:
+		p.at += p.last.RetryAfter.Microseconds()
+	case 1:
+		p.at += logUniform(r, 1+p.last.ResetAfter.Microseconds())
+	case 2:
+		p.at += logUniform(r, 2*periodOf(p.limit))
+	case 3:
+		p.at += p.untilEnd()
+	}
+	p.latest = max(p.latest, p.at)
+	if p.backward && r.IntN(4) == 0 && !p.key.HasExpiredUnits(p.limit, p.latest) {
+		p.at -= logUniform(r, 2*periodOf(p.limit))
+		p.at = max(p.at, 0)
 	}
 }
 
@@ -170,6 +205,7 @@ func (p *leasePlayer) mustPeek() {
 func (p *leasePlayer) take() {
 	n := p.units(p.limit.Capacity())
 	p.tracef("take %d", n)
+	p.key.Begin(p.limit, p.at)
 	want := p.key.Take(p.limit, p.at, n)
 	p.apply(headgate.Take, n, want)
 	if want.Allowed {
@@ -190,16 +226,36 @@ func (p *leasePlayer) units(most int64) int64 {
 	}
 }
 
+// resetOrTake resets the key in one of ten calls, and takes units otherwise.
+func (p *leasePlayer) resetOrTake() {
+	if p.random.IntN(10) > 0 {
+		p.take()
+		return
+	}
+	p.reset()
+}
+
+// reset resets the key. The bound begins again, but leases stay open.
+func (p *leasePlayer) reset() {
+	p.tracef("reset")
+	p.key.Begin(p.limit, p.at)
+	p.apply(headgate.Reset, 0, p.key.Reset(p.limit, p.at))
+	p.judge()
+	p.spends = nil
+}
+
 // plain executes an operation that returns units, so that the bound does not apply.
 func (p *leasePlayer) plain() {
 	n := p.units(p.limit.Capacity())
 	switch verb := p.random.IntN(12); {
-	case verb == 0:
-		p.tracef("reset")
-		p.apply(headgate.Reset, 0, p.key.Reset(p.limit, p.at))
+	case verb < 2 && !(p.backward && p.algorithm.Windowed()): // it moves leases to an earlier window
+		p.reset()
 	case verb < 4:
 		p.tracef("refund %d", n)
+		p.key.Begin(p.limit, p.at)
 		p.apply(headgate.Refund, n, p.key.Refund(p.limit, p.at, n))
+	case p.backward: // the model of a hold requires that the clock does not go back
+		p.take()
 	case verb < 7:
 		p.open(n)
 	default:
@@ -227,6 +283,7 @@ func (p *leasePlayer) nextID() string {
 func (p *leasePlayer) open(n int64) {
 	id, ttl := p.nextID(), 1+logUniform(p.random, 2*periodOf(p.limit))
 	p.tracef("hold %s %d ttl %d", id, n, ttl)
+	p.key.Begin(p.limit, p.at)
 	want := p.key.Hold(p.limit, p.at, id, n, p.at+ttl)
 	got, err := p.applyHold(headgate.OpenHold, id, n, ttl)
 	p.must(got.Decision, err, want)
@@ -240,8 +297,9 @@ func (p *leasePlayer) commit(n int64) {
 		return
 	}
 	h := p.holds[p.random.IntN(len(p.holds))]
-	if p.key.IsOpen(h.id) {
+	if p.key.IsOpenAt(h.id, p.at) {
 		p.tracef("commit %s %d", h.id, n)
+		p.key.Begin(p.limit, p.at)
 		want := p.key.Commit(p.limit, p.at, h.id, n)
 		got, err := p.applyHold(headgate.CommitHold, h.id, n, 0)
 		p.must(got.Decision, err, want)
@@ -253,7 +311,7 @@ func (p *leasePlayer) untilEnd() int64 {
 	if len(p.leases) == 0 {
 		return 0
 	}
-	_, end, _ := p.key.Leased(p.pick().call.ID)
+	_, end, _ := p.key.Leased(p.pick().call.ID, p.at)
 	return max(0, end-p.at-p.random.Int64N(2))
 }
 
@@ -268,7 +326,7 @@ func (p *leasePlayer) spend() {
 
 // spendUnder spends some of the units that are left of a lease, and returns their number.
 func (p *leasePlayer) spendUnder(l *playedLease) int64 {
-	units, _, ok := p.key.Leased(l.call.ID)
+	units, _, ok := p.key.Leased(l.call.ID, p.at)
 	if !ok {
 		return 0
 	}
@@ -292,7 +350,6 @@ func (p *leasePlayer) lease() {
 		} else if p.random.IntN(2) == 0 {
 			late = p.spendUnder(previous)
 			p.at += logUniform(p.random, 1+ttl)
-			p.key.Begin(p.limit, p.at)
 		}
 	}
 	if reply := p.call(next); reply.Carried {
@@ -305,7 +362,7 @@ func (p *leasePlayer) lease() {
 func (p *leasePlayer) repeat() {
 	if len(p.leases) > 0 {
 		if l := p.pick(); l.call.ID != "" {
-			if _, _, ok := p.key.Leased(l.call.ID); ok {
+			if _, _, ok := p.key.Leased(l.call.ID, p.at); ok {
 				p.call(l)
 			}
 		}
@@ -316,6 +373,7 @@ func (p *leasePlayer) repeat() {
 func (p *leasePlayer) call(l *playedLease) model.LeaseReply {
 	c := l.call
 	p.tracef("lease %+v", c)
+	p.key.Begin(p.limit, p.at)
 	want := p.key.Lease(p.limit, p.at, c)
 	got, err := p.store.ApplyLease(background, headgate.Instant(p.at), headgate.LeaseOp{
 		Bound: p.bound, Key: "key", Previous: idOf(c.Previous), Spent: c.Spent, ID: idOf(c.ID), Want: c.Want, Max: c.Max, TTL: micros.Duration(c.TTL),
@@ -329,15 +387,15 @@ func (p *leasePlayer) call(l *playedLease) model.LeaseReply {
 }
 
 // judge compares the spent units with the bound of the algorithm, in every span.
-func (p *leasePlayer) judge(a headgate.Algorithm) {
+func (p *leasePlayer) judge() {
 	if !p.judged {
 		return
 	}
-	bound := model.UpperBoundOf(a, p.limit)
+	bound := model.UpperBoundOf(p.algorithm, p.highest)
 	for i := range p.spends {
 		sum, from := int64(0), p.spends[i].at
 		for _, s := range p.spends[i:] {
-			if sum += s.units; s.at-from > math.MaxInt64/2/p.limit.Rate {
+			if sum += s.units; s.at-from > math.MaxInt64/2/p.highest.Rate {
 				break
 			}
 			if most := bound(from, s.at); sum > most {

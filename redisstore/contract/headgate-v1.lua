@@ -93,9 +93,6 @@ local function no_debt()
     return 0, 0
   end
   h.unit = h.debt
-  function h.raise(_, s)
-    return s
-  end
   function h.lease_end()
     return EXACT
   end
@@ -318,13 +315,23 @@ end
 -- holds returns the functions that correct charges; see account.go.
 function bucket.holds()
   local h = {}
-  -- adopt is carry_over. It cuts the time by which carry_over reduces TAT.
-  function h.adopt(b, s, t)
+  -- adopt is carry_over, without the debt of the leased units, which is then added under
+  -- this limit. It cuts the time by which carry_over reduces TAT.
+  function h.adopt(b, s, t, p, d, leased)
     if s.c == b.fingerprint then
       return s, 0, false
     end
+    if leased > 0 and d > 0 then
+      local whole, rest = times({p = p, d = d}, leased)
+      whole, rest = s.a - whole, s.b - rest
+      if rest < 0 then
+        whole, rest = whole - 1, rest + d
+      end
+      s = whole < 0 and {a = 0, b = 0, c = s.c} or {a = whole, b = rest, c = s.c}
+    end
     local next = carry_over(b, s, t)
-    return next, max(0, bucket.reset_at(b, s) - next.a), true
+    local cut = max(0, bucket.reset_at(b, s) - next.a)
+    return h.charge(b, next, t, leased), cut, true
   end
   function h.recount()
     return 0
@@ -358,13 +365,13 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
-  -- raise makes TAT at least t + n·T, or t + B·T if n is above B.
+  -- raise makes TAT at least t + n·T.
   function h.raise(b, s, t, n)
-    local whole, rest = times(b, min(n, b.burst))
-    if s.a > t + whole or (s.a == t + whole and s.b >= rest) then
-      return s
+    local raised = h.charge(b, {a = t, b = 0, c = b.fingerprint}, t, n)
+    if s.a < raised.a or (s.a == raised.a and s.b < raised.b) then
+      return raised
     end
-    return {a = t + whole, b = rest, c = b.fingerprint}
+    return s
   end
   function h.lease_end()
     return EXACT
@@ -550,8 +557,8 @@ function interval_bucket.holds()
     local _, missing = at(b, s, t)
     return missing, 0
   end
-  function h.unit()
-    return 1, 1
+  function h.unit(b)
+    return b.burst, b.burst
   end
   -- charge adds n to the missing tokens. At most 10^9 tokens can be owed.
   function h.charge(b, s, t, n)
@@ -561,11 +568,22 @@ function interval_bucket.holds()
     local last, missing = at(b, s, t)
     return pack(b, last, min(missing + n, b.burst + MAX_UNITS))
   end
-  -- raise makes at least n tokens missing, at most B. If no more are missing, the
-  -- interval begins at t, as in a full bucket.
+  -- adopt converts the state of a key with leased units; see tokenbucketinterval.go.
+  function h.adopt(b, s, t, p, _, leased)
+    if leased == 0 or p == b.burst or s.b == 0 then
+      return s, 0, false
+    end
+    local own, tokens = {a = 0, b = 0, c = 0}, s.b - 1 - s.c + leased
+    if tokens < p then
+      own = {a = s.a, b = max(0, tokens) + 1, c = max(0, -tokens)}
+    end
+    return h.charge(b, own, t, leased), 0, false
+  end
+  -- raise makes at least n tokens missing. If no more are missing, the interval begins at
+  -- t, as in a bucket that is full without these n.
   function h.raise(b, s, t, n)
     local _, missing = at(b, s, t)
-    n = min(n, b.burst)
+    n = min(n, b.burst + MAX_UNITS)
     if missing > n then
       return s
     end
@@ -685,6 +703,16 @@ function counter.holds()
     end
     local a, _, count = w.at(w, s, t)
     return count_state(a, min(count + n, MAX_EXACT))
+  end
+
+  -- raise makes the count of the window at least n. A calendar does not know the window
+  -- of an instant that has passed long ago; see calendarwindow.lua.
+  function h.raise(w, s, t, n)
+    local a, _, count = w.at(w, s, t)
+    if not a or count >= n then
+      return s
+    end
+    return count_state(a, n)
   end
   return h
 end
@@ -1068,6 +1096,14 @@ function sliding_window.holds()
   function h.lease_end(w, s, t)
     return at(w, s, t).a
   end
+  function h.raise(w, s, t, n)
+    local now = at(w, s, t)
+    if now.c >= n then
+      return s
+    end
+    now.c = min(n, MAX_COUNT)
+    return now
+  end
 
   -- correct decreases the count of the window in which the units were counted: cur, prev,
   -- or none if more than one window has passed.
@@ -1306,13 +1342,23 @@ end
 -- holds returns the functions that correct charges; see account.go.
 function bucket.holds()
   local h = {}
-  -- adopt is carry_over. It cuts the time by which carry_over reduces TAT.
-  function h.adopt(b, s, t)
+  -- adopt is carry_over, without the debt of the leased units, which is then added under
+  -- this limit. It cuts the time by which carry_over reduces TAT.
+  function h.adopt(b, s, t, p, d, leased)
     if s.c == b.fingerprint then
       return s, 0, false
     end
+    if leased > 0 and d > 0 then
+      local whole, rest = times({p = p, d = d}, leased)
+      whole, rest = s.a - whole, s.b - rest
+      if rest < 0 then
+        whole, rest = whole - 1, rest + d
+      end
+      s = whole < 0 and {a = 0, b = 0, c = s.c} or {a = whole, b = rest, c = s.c}
+    end
     local next = carry_over(b, s, t)
-    return next, max(0, bucket.reset_at(b, s) - next.a), true
+    local cut = max(0, bucket.reset_at(b, s) - next.a)
+    return h.charge(b, next, t, leased), cut, true
   end
   function h.recount()
     return 0
@@ -1346,13 +1392,13 @@ function bucket.holds()
     end
     return {a = a + whole, b = rest, c = b.fingerprint}
   end
-  -- raise makes TAT at least t + n·T, or t + B·T if n is above B.
+  -- raise makes TAT at least t + n·T.
   function h.raise(b, s, t, n)
-    local whole, rest = times(b, min(n, b.burst))
-    if s.a > t + whole or (s.a == t + whole and s.b >= rest) then
-      return s
+    local raised = h.charge(b, {a = t, b = 0, c = b.fingerprint}, t, n)
+    if s.a < raised.a or (s.a == raised.a and s.b < raised.b) then
+      return raised
     end
-    return {a = t + whole, b = rest, c = b.fingerprint}
+    return s
   end
   function h.lease_end()
     return EXACT
@@ -1486,6 +1532,16 @@ function counter.holds()
     end
     local a, _, count = w.at(w, s, t)
     return count_state(a, min(count + n, MAX_EXACT))
+  end
+
+  -- raise makes the count of the window at least n. A calendar does not know the window
+  -- of an instant that has passed long ago; see calendarwindow.lua.
+  function h.raise(w, s, t, n)
+    local a, _, count = w.at(w, s, t)
+    if not a or count >= n then
+      return s
+    end
+    return count_state(a, n)
   end
   return h
 end
@@ -1625,10 +1681,11 @@ function concurrency.holds()
   function h.charged_at()
     return 0
   end
-  -- charge returns s: only a hold takes slots.
+  -- charge returns s: only a hold takes slots, and slots have no leases.
   function h.charge(_, s)
     return s
   end
+  h.raise = h.charge
   function h.correct(_, s, _, _, n)
     return release(s, n)
   end
@@ -2137,6 +2194,11 @@ function log_store.correct(log, rule, at, mark, n)
       log_store.undo(log, rule, mark, min(n, units))
     end
   end
+end
+
+-- counted returns the units that are later than cut.
+function log_store.counted(log, cut)
+  return log.total - aged_units(log, cut)
 end
 
 -- charged_at returns the instant of the newest entry, or 0 if there is none.
@@ -2701,6 +2763,7 @@ local ledger = (function()
 --   p, d     what a unit costs under the limit of the latest change
 --   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
 --   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
+--   changed  true if raise has changed the records or converted the state
 
 local ledger = {}
 
@@ -2805,8 +2868,9 @@ local function adopt(l, t)
       list[i].charged_at = h.recount(w, l.s, t, list[i].charged_at, l.p)
     end
   end
-  local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d)
+  local s, cut, changed = h.adopt(w, l.s, t, l.p, l.d, l.leased)
   local from_p, from_d = l.p, l.d
+  l.changed = l.changed or changed or (l.leased > 0 and (p ~= from_p or d ~= from_d))
   l.s, l.p, l.d = s, p, d
   if changed and from_d > 0 then
     local least, rest = debt_of(l, t)
@@ -2814,14 +2878,56 @@ local function adopt(l, t)
   end
 end
 
--- raise raises the debt to that of the units on lease.
+-- charge_log charges leases again at t whose units no longer count in the log; see
+-- lease.go.
+local function charge_log(l, t)
+  local list, h, all = l.list, l.h, false
+  for _ = 1, 2 do
+    for i = 1, #list do
+      if list[i].kind and (all or not h.counts(l.w, t, list[i].charged_at)) then
+        l.s = h.charge(l.w, l.s, t, list[i].units)
+        list[i].charged_at, l.changed = h.charged_at(l.w, l.s), true
+      end
+    end
+    if h.counted(l.w, l.s, t) >= l.leased then
+      return
+    end
+    l.s, all = h.clear(l.s), true
+  end
+end
+
+-- leased_after returns the units that are missing at t because of leases; see lease.go.
+local function leased_after(l, t)
+  if l.d > 0 then
+    return l.leased
+  end
+  local n = 0
+  for i = 1, #l.list do
+    if l.list[i].kind and l.list[i].deadline > t then
+      n = n + l.list[i].units
+    end
+  end
+  return n
+end
+
+-- charge is raise on a state that was converted to the present limit.
+local function charge(l, t)
+  if l.h.is_log then
+    charge_log(l, t)
+  elseif l.leased > 0 then
+    l.s = l.h.raise(l.w, l.s, t, leased_after(l, t))
+  end
+end
+
+-- raise makes at least the units on lease count at t.
 local function raise(l, t)
   if l.leased > 0 then
     note(l, t)
     adopt(l, t)
-    l.s = l.h.raise(l.w, l.s, t, l.leased)
+    charge(l, t)
   end
 end
+ledger.raise = raise
 
 -- observe is called after every change at t.
 local function observe(l, t)
@@ -2843,6 +2949,24 @@ function ledger.set(l, t, next)
   else
     l.s = next
   end
+end
+
+-- reset makes the key unused and removes all holds, but not the leases. No hold may be
+-- kept. Call expire before.
+function ledger.reset(l, t)
+  local list, count = l.list, 0
+  for i = 1, #list do
+    local lease = list[i].kind and list[i]
+    list[i] = nil
+    if lease then
+      count, lease.least, lease.rest = count + 1, 0, 0
+      list[count] = lease
+    end
+  end
+  l.changes = nil
+  l.p, l.d = l.h.unit(l.w)
+  l.s = l.h.is_log and l.h.clear(l.s) or {a = 0, b = 0, c = 0}
+  charge(l, t)
 end
 
 -- take takes n units if they are available, and returns whether they were. A denial
@@ -3050,7 +3174,12 @@ function leases.expire(l, t)
     if not first then
       return
     end
-    leases.finish(l, list[first].deadline, first, list[first].units)
+    local deadline = list[first].deadline
+    if l.d == 0 and not l.h.is_log then -- the window that ends then
+      adopt(l, deadline - 1)
+      l.s = l.h.raise(l.w, l.s, deadline - 1, l.leased)
+    end
+    leases.finish(l, deadline, first, list[first].units)
   end
 end
 
@@ -3262,6 +3391,22 @@ function log_functions.take(rule, log, _, n)
 end
 
 log_functions.is_log = true
+
+function log_functions.clear(log)
+  log_store.reset(log)
+  return log
+end
+
+-- counted returns the number of units that count at an instant.
+function log_functions.counted(rule, log, at)
+  return log_store.counted(log, at - rule.w.period)
+end
+
+-- counts returns whether units that were spent at the instant charged_at count at another
+-- one.
+function log_functions.counts(rule, at, charged_at)
+  return charged_at > at - rule.w.period
+end
 
 function log_functions.lease_end(rule, _, at)
   return at + rule.w.period
@@ -3558,6 +3703,23 @@ local function run_lease(e, n, pos)
   return after
 end
 
+-- run_lowering executes RESET, and REFUND on a log. Units on lease stay spent.
+local function run_lowering(e, rule, verb, n)
+  if verb == REFUND then
+    log_store.refund(e.log, rule, n)
+    ledger.raise(e, t)
+  else
+    if e.leased == 0 then -- no hold needs to be decoded
+      e.list, e.kept = {}, 0
+    end
+    ledger.reset(e, t)
+    e.changed = true
+  end
+  if e.log then
+    answer(e.log, log_store.answer(e.log, rule, 0, true))
+  end
+end
+
 -- skip_log returns the position after a run on a log that another program wrote. The verb
 -- is one of holds.
 local function skip_log(verb, pos)
@@ -3594,9 +3756,8 @@ function ledgers.run(k, rule, s, verb, count, n, pos)
     pos = run_lease(e, n, pos)
   elseif verb >= DEBIT then
     run_adjust(e, verb, n)
-  elseif verb == RESET then
-    e.s, e.list, e.kept, e.changes, e.changed, e.leased = {a = 0, b = 0, c = 0}, {}, 0, nil, true, 0
-    pos = e.log and run_log(k, rule, verb, count, n, pos) or pos
+  elseif verb == RESET or (verb == REFUND and e.log) then
+    run_lowering(e, rule, verb, n)
   elseif e.log then
     pos = run_log(k, rule, verb, count, n, pos)
   else
@@ -3801,7 +3962,7 @@ function holds.run(k, rule, s, verb, count, n, pos)
   if v ~= '' then
     local held_flags, next_deadline, held_p, held_d, changes, _, converted
     held_flags, next_deadline, held_p, held_d, changes, at = unpack_from(HEAD, v, VALUE_BYTES + 1)
-    _, _, converted = h.adopt(w, s, t, p, d)
+    _, _, converted = h.adopt(w, s, t, p, d, 0)
     if next_deadline <= t or held_flags >= LEASED or changes > 0 or converted or held_p ~= p or held_d ~= d then
       return run_decoded(k, rule, s, verb, count, n, pos)
     elseif find(v, id, at, true) or #v - at + 1 >= max_open * RECORD_BYTES then

@@ -52,6 +52,9 @@ func NewHolds(algorithm headgate.Algorithm) *Holds {
 func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 	h.forget()
 	for lease := h.nextLease(); lease != nil && lease.expires <= t; lease = h.nextLease() {
+		if _, isLog := h.Key.state.(*slidingLog); !isLog && !h.refills() {
+			h.keep(l, lease.expires-1) // in the window that ends then
+		}
 		h.endLease(l, lease.expires, lease, lease.units)
 	}
 	for first := h.earliest(); first != nil && first.deadline <= t; first = h.earliest() {
@@ -62,6 +65,7 @@ func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 		h.remove(first)
 		ended = append(ended, first.id)
 	}
+	h.keep(l, t)
 	return ended
 }
 
@@ -125,14 +129,17 @@ func (h *Holds) Refund(l headgate.Limit, t, n int64) headgate.Decision {
 	h.Key.Refund(l, t, n)
 	if n > 0 {
 		h.record(l, t, -n, before)
+		h.keep(l, t)
 	}
 	return h.Peek(l, t, 0)
 }
 
-// Reset makes the key unused and removes all holds.
+// Reset makes the key unused and removes all holds. The leases stay open.
 func (h *Holds) Reset(l headgate.Limit, t int64) headgate.Decision {
-	h.history, h.open, h.leases, h.base = nil, nil, nil, NewKey(h.Key.algorithm)
-	return h.Key.Reset(l, t)
+	h.history, h.open, h.base = nil, nil, NewKey(h.Key.algorithm)
+	h.Key.Reset(l, t)
+	h.keep(l, t)
+	return h.Peek(l, t, 0)
 }
 
 // Hold spends n units if they are available, and opens a hold that expires at deadline.
@@ -153,6 +160,12 @@ func (h *Holds) Deadline(id string) int64 { return h.find(id).deadline }
 
 // IsOpen reports whether the hold is open.
 func (h *Holds) IsOpen(id string) bool { return h.find(id) != nil }
+
+// IsOpenAt reports whether the hold is open at t. It does not need Begin.
+func (h *Holds) IsOpenAt(id string, t int64) bool {
+	open := h.find(id)
+	return open != nil && open.deadline > t
+}
 
 // Open returns the number of open holds.
 func (h *Holds) Open() int { return len(h.open) }
@@ -178,6 +191,7 @@ func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headg
 	switch excess := actual - open.units; {
 	case excess < 0:
 		h.correct(l, open, t, -excess)
+		h.keep(l, t)
 	case h.Clip:
 		h.TakeUpTo(l, t, excess)
 	default:
@@ -203,10 +217,10 @@ func (h *Holds) record(l headgate.Limit, t, n, before int64) {
 	h.history = append(h.history, event{limit: l, at: t, units: n, before: before, after: h.debt(l, t)})
 }
 
-// convert converts the state of a key with open holds to the limit l. The changes of
-// holds and debits do so even if no units are charged.
+// convert converts the state of a key with open holds or leases to the limit l. The
+// changes of holds and debits do so even if no units are charged.
 func (h *Holds) convert(l headgate.Limit, t int64) {
-	if len(h.open) == 0 {
+	if len(h.open)+len(h.leases) == 0 {
 		return
 	}
 	before := h.debt(l, t)

@@ -13,9 +13,13 @@ import (
 //     ends. While it is open, all its units reduce the capacity. So they do not refill.
 //   - Under an algorithm that counts in windows, the units are counted when the lease
 //     begins. The units that were not spent are removed when it ends.
-//   - In a log, the units that were spent are then moved to the instant of the end.
+//   - In a log, the units that were spent are then moved to the instant of the end. Units
+//     that would age out before are charged again when an operation finds them.
 //
-// A lease that expires was spent completely.
+// A lease that expires was spent completely. The units of open leases always count,
+// whatever was refunded or reset and whatever limit follows: a window has at least as
+// many; a log with fewer has exactly these, at the instant of the operation. A change of
+// the limit applies to a key with leases at the next operation.
 
 // LeaseCall are the arguments of [Holds.Lease]; see [headgate.LeaseOp]. The empty id is
 // no lease. TTL is in µs.
@@ -63,28 +67,91 @@ func (h *Holds) Lease(l headgate.Limit, t int64, c LeaseCall) LeaseReply {
 	begun.expires = min(t+c.TTL, h.windowEnd(l, t))
 	reply.Deadline = begun.expires
 	h.leases = append(h.leases, begun)
+	h.keep(l, t)
 	return reply
 }
 
 // endLease ends a lease of which n units were spent.
 func (h *Holds) endLease(l headgate.Limit, t int64, ended *lease, n int64) {
+	h.keep(l, t)
 	h.leases = slices.DeleteFunc(h.leases, func(other *lease) bool { return other == ended })
+	defer h.keep(l, t)
 	if h.refills() {
 		h.Debit(l, t, n)
 		return
 	}
 	s := h.Key.state.(counter)
-	s.advance(t)
-	if _, ok := s.(*slidingLog); !ok {
-		s.correct(ended.mark, ended.units-n)
-	} else if s.correct(ended.mark, ended.units); n > 0 {
+	if log, ok := s.(*slidingLog); !ok {
+		if n < ended.units { // otherwise a window that has passed is kept until the next charge
+			s.advance(t)
+			s.correct(ended.mark, ended.units-n)
+		}
+		return
+	} else if t-ended.mark < log.period { // otherwise the units have aged out
+		s.correct(ended.mark, ended.units)
+	}
+	if n > 0 {
 		h.Key.force(l, t, n)
 	}
 }
 
-// Leased returns the units and the deadline of an open lease.
-func (h *Holds) Leased(id string) (units, deadline int64, ok bool) {
-	if open := h.lease(id); open != nil {
+// keep converts a key with leases to the limit, and makes at least their units count.
+func (h *Holds) keep(l headgate.Limit, t int64) {
+	if len(h.leases) == 0 {
+		return
+	}
+	if h.convert(l, t); h.refills() {
+		return // see view
+	}
+	now, counted := h.Key.state.clone(), int64(0)
+	now.advance(t)
+	switch s := now.(type) {
+	case *slidingLog:
+		h.keepInLog(t)
+		return
+	case *slidingWindow:
+		counted = s.cur
+	case *fixedWindow:
+		counted = s.count
+	case *calendarWindow:
+		counted = s.count
+	}
+	if missing := h.leasedAfter(t) - counted; missing > 0 {
+		now.spend(t, missing)
+		h.Key.state = now
+	}
+}
+
+func (h *Holds) keepInLog(t int64) {
+	log := h.Key.state.(*slidingLog)
+	charge := func(open *lease) {
+		log.advance(t)
+		log.spend(t, open.units)
+		open.mark = log.mark()
+	}
+	for _, open := range h.leases {
+		if t-open.mark >= log.period {
+			charge(open)
+		}
+	}
+	now := log.clone().(*slidingLog)
+	if now.advance(t); now.counted() < h.leased() {
+		log.spent = nil
+		for _, open := range h.leases {
+			charge(open)
+		}
+	}
+}
+
+// OpenLeases returns the number of open leases.
+func (h *Holds) OpenLeases() int { return len(h.leases) }
+
+// HasExpiredUnits is [Key.HasExpiredUnits] for a key with leases.
+func (h *Holds) HasExpiredUnits(l headgate.Limit, t int64) bool { return h.Key.HasExpiredUnits(l, t) }
+
+// Leased returns the units and the deadline of a lease that is open at t.
+func (h *Holds) Leased(id string, t int64) (units, deadline int64, ok bool) {
+	if open := h.lease(id); open != nil && open.expires > t {
 		return open.units, open.expires, true
 	}
 	return 0, 0, false
@@ -102,6 +169,16 @@ func (h *Holds) lease(id string) *lease {
 func (h *Holds) leased() (n int64) {
 	for _, open := range h.leases {
 		n += open.units
+	}
+	return n
+}
+
+// leasedAfter returns the units of the leases that do not end by t.
+func (h *Holds) leasedAfter(t int64) (n int64) {
+	for _, open := range h.leases {
+		if open.expires > t {
+			n += open.units
+		}
 	}
 	return n
 }
@@ -125,7 +202,7 @@ func (h *Holds) refills() bool {
 	return false
 }
 
-// view returns the key as it is for all requests at t: without the units on lease.
+// view returns the key as it is for all requests at t: with the units on lease spent.
 func (h *Holds) view(l headgate.Limit, t int64) *Key {
 	k := h.Key.under(l, t)
 	if n := h.leased(); n > 0 && h.refills() {
@@ -134,9 +211,30 @@ func (h *Holds) view(l headgate.Limit, t int64) *Key {
 	return k
 }
 
-// Peek returns the decision of a take, but changes nothing; see [Key.Peek].
+// Peek returns the decision of a take, but changes nothing; see [Key.Peek]. It does not
+// need Begin.
 func (h *Holds) Peek(l headgate.Limit, t, n int64) headgate.Decision {
+	if len(h.leases)+len(h.open) > 0 {
+		h = h.clone()
+		h.Begin(l, t)
+	}
 	return h.view(l, t).Peek(l, t, n)
+}
+
+// clone returns a copy whose holds and leases can change.
+func (h *Holds) clone() *Holds {
+	c := *h
+	c.Key, c.base, c.history = h.Key.clone(), h.base.clone(), slices.Clone(h.history)
+	c.open, c.leases = slices.Clone(h.open), slices.Clone(h.leases)
+	for i, open := range h.open {
+		copied := *open
+		c.open[i] = &copied
+	}
+	for i, open := range h.leases {
+		copied := *open
+		c.leases[i] = &copied
+	}
+	return &c
 }
 
 // take is [Key.Take] of a key with leases.
