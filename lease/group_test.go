@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/lease"
+	"github.com/headgate/headgate/memcachedstore"
 	"github.com/headgate/headgate/redisstore"
 	"github.com/headgate/headgate/storetest/crowd"
 	"github.com/headgate/headgate/storetest/model"
@@ -301,8 +302,18 @@ func (j job) run(t *testing.T) {
 	}
 }
 
+// memcachedScheme is that of the address of a memcached server in a job.
+const memcachedScheme = "memcached://"
+
+func (j job) openInner() (headgate.LeaseStore, error) {
+	if server, ok := strings.CutPrefix(j.URL, memcachedScheme); ok {
+		return memcachedstore.New(nil, server)
+	}
+	return redisstore.Open(j.URL, nil)
+}
+
 func (j job) open(t *testing.T) (*lease.Store, headgate.Bound) {
-	inner, err := redisstore.Open(j.URL, nil)
+	inner, err := j.openInner()
 	if err != nil {
 		t.Fatal(err)
 	}

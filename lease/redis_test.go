@@ -20,18 +20,45 @@ func TestLeasesOnRedis(t *testing.T) {
 	if runChild(t) {
 		return
 	}
+	keepBound(t, map[headgate.Algorithm]string{
+		headgate.TokenBucket: "4000/1s burst 1000", headgate.FixedWindow: "2000/500ms", headgate.SlidingLog: "4000/1s",
+	}, func() (stopper, string) {
+		server := testserver.Redis(t)
+		return server, "redis://" + server.Addr()
+	})
+}
+
+// TestLeasesOnMemcached is TestLeasesOnRedis on memcached.
+func TestLeasesOnMemcached(t *testing.T) {
+	if runChild(t) {
+		return
+	}
+	keepBound(t, map[headgate.Algorithm]string{
+		headgate.TokenBucket: "4000/1s burst 1000", headgate.FixedWindow: "2000/500ms",
+	}, func() (stopper, string) {
+		server := testserver.Memcached(t)
+		return server, memcachedScheme + server.Addr()
+	})
+}
+
+// stopper is a server that can be stopped for a while.
+type stopper interface {
+	Stop()
+	Continue()
+}
+
+func keepBound(t *testing.T, limits map[headgate.Algorithm]string, start func() (server stopper, url string)) {
+	t.Helper()
 	stopped := 10 * time.Second
 	if testing.Short() {
 		stopped = time.Second
 	}
-	for a, limit := range map[headgate.Algorithm]string{
-		headgate.TokenBucket: "4000/1s burst 1000", headgate.FixedWindow: "2000/500ms", headgate.SlidingLog: "4000/1s",
-	} {
+	for a, limit := range limits {
 		if testing.Short() && a != headgate.TokenBucket {
 			continue
 		}
-		server := testserver.Redis(t)
-		g := newGroup(t, "redis://"+server.Addr(), a, limit, 3*perSecond(headgate.MustParseLimit(limit)))
+		server, url := start()
+		g := newGroup(t, url, a, limit, 3*perSecond(headgate.MustParseLimit(limit)))
 		g.startAll()
 		for range kills {
 			g.awaitUnits(int64(perSecond(g.job.limit()) / 2))
@@ -44,14 +71,14 @@ func TestLeasesOnRedis(t *testing.T) {
 		if r.counts.Leased*2 < r.counts.Decided {
 			t.Errorf("%s: %d of %d requests were decided in memory, want at least half", a, r.counts.Leased, r.counts.Decided)
 		}
-		t.Logf("%s %s: %d units were allowed, %d requests were decided, %d of them in memory; %d processes were killed, and all processes had leases %v after Redis was stopped for %v",
+		t.Logf("%s %s: %d units were allowed, %d requests were decided, %d of them in memory; %d processes were killed, and all processes had leases %v after the server was stopped for %v",
 			a, limit, r.units(), r.counts.Decided, r.counts.Leased, kills, took, stopped)
 	}
 }
 
-// stopServer stops Redis for a time. It returns how long after it all processes decided
-// in memory again.
-func (g *group) stopServer(server *testserver.RedisServer, lasts time.Duration) time.Duration {
+// stopServer stops the server for a time. It returns how long after it all processes
+// decided in memory again.
+func (g *group) stopServer(server stopper, lasts time.Duration) time.Duration {
 	g.t.Helper()
 	server.Stop()
 	sleepUntil(time.Now().Add(lasts))

@@ -23,6 +23,7 @@ type bound struct {
 
 	holds     headgate.HoldSettings
 	canHold   bool           // whether the algorithm supports holds
+	canLease  bool           // whether the algorithm supports leases
 	onlyHolds bool           // whether only holds take units
 	corrector algo.Corrector // step; nil for a log
 }

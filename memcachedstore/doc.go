@@ -108,6 +108,15 @@
 // If a request on several keys is denied after a part of it was written, and one of the
 // keys has open holds and was changed by another process, its units stay spent.
 //
+// # Leases
+//
+// The store has leases: see package lease. An open lease is part of the value of its key,
+// at most 50 bytes. Its deadline is that of the clock of the process that has taken it.
+// If the clock of another process is ahead by δ, that process ends the lease earlier by
+// δ, and the bound can be exceeded by up to the units of the lease. In a bucket, these
+// are at most δ·L/P. Upgrade all processes before the first policy is leased: an older
+// version of this package reads a lease as a hold.
+//
 // # Sliding logs
 //
 // A sliding log is one value: 9 bytes, and 2 to 12 bytes for each instant at which

@@ -130,3 +130,7 @@ func errCannotReserve(verb string) error {
 func errCannotHold() error {
 	return fmt.Errorf("memcachedstore: hold: %w: holds require %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
 }
+
+func errCannotLease() error {
+	return fmt.Errorf("memcachedstore: lease: %w: leases require %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanLease))
+}

@@ -354,12 +354,12 @@ func TestBindOnStoreError(t *testing.T) {
 	}
 }
 
-// A store without leases does not ignore the setting.
+// A leased rule needs the store of package lease.
 func TestBindOfLeasedRule(t *testing.T) {
 	t.Parallel()
 	s := mustNew(t, nil, "127.0.0.1:1")
 	_, err := s.Bind(headgate.Rule{Limit: headgate.MustParseLimit("100/1s"), Lease: headgate.LeaseSettings{Share: 10}})
-	if !errors.Is(err, headgate.ErrUnsupported) {
-		t.Errorf("got error %v want ErrUnsupported", err)
+	if !errors.Is(err, headgate.ErrUnsupported) || !strings.Contains(err.Error(), "lease.New") {
+		t.Errorf("got error %v want ErrUnsupported that names lease.New", err)
 	}
 }

@@ -20,20 +20,12 @@ func (c *cell) account(b *bound) algo.Account {
 func (c *cell) save(b *bound, a algo.Account) {
 	if s, ok := a.(*algo.StateAccount); ok {
 		c.state = s.State
-		c.unusedAt = c.afterHolds(b.step.ResetAt(c.state))
+		c.unusedAt = max(c.leasedUntil(b), b.step.ResetAt(c.state))
 	} else {
 		c.trim(c.maxEntries(b.store))
-		c.unusedAt = c.afterHolds(b.log.ResetAt(c.log))
+		c.unusedAt = max(c.leasedUntil(b), b.log.ResetAt(c.log))
 	}
 	c.dirty = true
-}
-
-// afterHolds returns the later one of resetAt and the last deadline of a hold.
-func (c *cell) afterHolds(resetAt int64) int64 {
-	for i := range c.ledger.Holds {
-		resetAt = max(resetAt, c.ledger.Holds[i].Deadline)
-	}
-	return resetAt
 }
 
 // maxEntries returns the maximum number of entries of the key's log. A value with open
@@ -45,22 +37,31 @@ func (c *cell) maxEntries(s *Store) int {
 	return s.maxLogEntries
 }
 
-// set changes the state to next at t, and updates the open holds of the key.
-func (c *cell) set(b *bound, t int64, next algo.State) {
+// set changes the state to next at t, and updates the open holds of the key. It returns
+// the new state, which can differ from next because units on lease stay spent.
+func (c *cell) set(b *bound, t int64, next algo.State) algo.State {
 	if next != c.state && len(c.ledger.Holds) > 0 {
-		c.ledger.Set(&algo.StateAccount{Step: b.corrector, State: c.state}, t, next)
+		a := &algo.StateAccount{Step: b.corrector, State: c.state}
+		c.ledger.Set(a, t, next)
+		next = a.State
 	}
-	c.keep(next, c.afterHolds(b.step.ResetAt(next)))
+	c.keep(next, max(c.leasedUntil(b), b.step.ResetAt(next)))
+	return next
 }
 
-// expire ends the holds that have expired at t. Call it before an operation that may
-// change the key.
+// expire ends the holds and leases that have expired at t. Call it before an operation
+// that may change the key.
 func (c *cell) expire(b *bound, t int64) {
-	if !c.ledger.HasExpired(t) {
+	if !c.ledger.IsDue(t) {
 		return
 	}
-	a := c.account(b)
-	c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
+	a, before, unit := c.account(b), c.state, c.ledger.Unit
+	ended := c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
+	s, ok := a.(*algo.StateAccount)
+	if ok && ended == 0 && s.State.C == before.C && c.ledger.Unit == unit {
+		c.state = s.State // units on lease do not refill; a later request finds that, too
+		return
+	}
 	c.save(b, a)
 }
 
@@ -68,7 +69,8 @@ func (c *cell) expire(b *bound, t int64) {
 // changing c. A peek changes nothing: a hold that has expired at the instant of the peek
 // may still be open for a later call with an earlier instant.
 func (c *cell) expired(b *bound, t int64) *cell {
-	if b.holds.OnExpiry != headgate.ReleaseExpired || !c.ledger.HasExpired(t) {
+	release := b.holds.OnExpiry == headgate.ReleaseExpired
+	if c.ledger.Leased() == 0 && !(release && c.ledger.HasExpired(t)) {
 		return c
 	}
 	copied := &cell{state: c.state}
@@ -76,17 +78,11 @@ func (c *cell) expired(b *bound, t int64) *cell {
 		copied.log = c.log.Clone()
 	}
 	a := copied.account(b)
-	copied.ledger = *c.ledger.Release(a, t, true)
+	copied.ledger = *c.ledger.Release(a, t, release)
 	if s, ok := a.(*algo.StateAccount); ok {
 		copied.state = s.State
 	}
 	return copied
-}
-
-// dropHolds removes all holds of the key.
-func (c *cell) dropHolds() {
-	c.dirty = c.dirty || len(c.ledger.Holds) > 0
-	c.ledger = algo.Ledger{}
 }
 
 // A value with open holds has, after the instant from which it is unused, numbers as
@@ -94,13 +90,14 @@ func (c *cell) dropHolds() {
 // id, the units, the deadline, where the units were charged and the least debt (2
 // numbers); what a unit costs (2); the number of changes of the limit, and each of them
 // (6). This is at most 46 bytes for a hold, because either the fourth number is 0 or the
-// last two are.
+// last two are. The kind of a lease, times 2^30, is added to the last number: a fraction
+// is below 2^30.
 func appendHolds(b []byte, l *algo.Ledger) []byte {
 	b = binary.AppendUvarint(b, uint64(len(l.Holds)))
 	for i := range l.Holds {
 		h := &l.Holds[i]
 		b = append(b, h.ID[:]...)
-		b = appendNumbers(b, h.Units, h.Deadline, h.ChargedAt, h.Least.Whole, h.Least.Rest)
+		b = appendNumbers(b, h.Units, h.Deadline, h.ChargedAt, h.Least.Whole, h.Least.Rest+int64(h.Kind)<<kindShift)
 	}
 	b = appendNumbers(b, l.Unit.P, l.Unit.D, int64(len(l.Changes)))
 	for i := range l.Changes {
@@ -109,6 +106,8 @@ func appendHolds(b []byte, l *algo.Ledger) []byte {
 	}
 	return b
 }
+
+const kindShift = 30
 
 func appendNumbers(b []byte, numbers ...int64) []byte {
 	for _, n := range numbers {
@@ -128,8 +127,9 @@ func decodeHolds(b []byte) (l algo.Ledger, rest []byte, err error) {
 		}
 		r.rest = r.rest[copy(h.ID[:], r.rest):]
 		h.Units, h.Deadline, h.ChargedAt = r.next(maxA), r.next(maxA), r.next(maxA)
-		h.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(maxA)}
-		l.Holds = append(l.Holds, h)
+		h.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(int64(algo.CarriedLease)<<kindShift | maxBC)}
+		h.Kind, h.Least.Rest = algo.HoldKind(h.Least.Rest>>kindShift), h.Least.Rest&maxBC
+		l.Add(h)
 	}
 	l.Unit = algo.Unit{P: r.next(maxA), D: r.next(maxA)}
 	last := int64(0)

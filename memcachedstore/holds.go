@@ -263,7 +263,10 @@ func (x *holdChange) openAll() {
 		if op.first != i {
 			continue
 		}
-		x.change(op, func(a algo.Account) { a.Take(x.at, op.sum) })
+		if op.sum > 0 { // a hold of no units does not convert the state to its limit
+			x.change(op, func(a algo.Account) { a.Take(x.at, op.sum) })
+		}
+		x.changed[op.cell] = true
 		c := x.cells[op.cell]
 		c.ledger.Open(x.accounts[op.cell], x.at, op.id, op.sum, x.at+x.ttl)
 		c.pendingDebit.holds = append(c.pendingDebit.holds, openedHold{op.id, op.bound})

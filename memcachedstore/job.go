@@ -21,6 +21,7 @@ type job struct {
 	single *singleKey // set for a request on one key
 	multi  *multiKey  // set for a request on several keys
 	holds  *holdRequest
+	lease  *leaseRequest
 }
 
 // The stages of a job. A job starts in jobWaiting. A round that will write for the job
@@ -68,6 +69,8 @@ func (j *job) apply(cells []*cell, clock int64) {
 		j.multi.apply(cells, t, j.peek)
 	case j.holds != nil:
 		j.holds.apply(cells, t)
+	case j.lease != nil:
+		j.lease.apply(cells[0], t)
 	case j.single.bound.log != nil:
 		j.single.applyLog(cells[0], t)
 	default:
@@ -92,11 +95,12 @@ func (q *singleKey) apply(c *cell, t int64) {
 		c.expire(q.bound, t)
 	}
 	out := algo.Apply(step, c.state, r)
-	if r.Verb == algo.Reset {
-		c.dropHolds()
+	if r.Verb == algo.Reset && len(c.ledger.Holds) > 0 {
+		c.reset(q.bound, t)
+		out.Next = c.state
 	}
 	if r.Verb != algo.Peek {
-		c.set(q.bound, t, out.Next)
+		out.Next = c.set(q.bound, t, out.Next)
 	}
 	d := algo.AnswerTo(step, r, &out)
 	if q.bound.onlyHolds { // the waits depend on deadlines
@@ -122,14 +126,15 @@ func (q *singleKey) applyLog(c *cell, t int64) {
 		requested, allowed = n, step.Fits(c.log, t, n)
 	case algo.Refund:
 		step.Refund(c.log, t, n)
+		c.refunded(q.bound, t)
 		changed = n > 0 && counted > 0
 	default: // reset
 		*c.log = algo.Log{}
-		c.dropHolds()
+		c.reset(q.bound, t)
 		changed = counted > 0
 	}
 	if q.request.Verb != algo.Peek {
-		c.keepLog(changed, c.afterHolds(step.ResetAt(c.log)))
+		c.keepLog(changed, max(c.leasedUntil(q.bound), step.ResetAt(c.log)))
 	}
 	q.decision = q.bound.withDeniedBy(step.Answer(c.log, t, requested, allowed))
 }

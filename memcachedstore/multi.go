@@ -106,5 +106,5 @@ func (op *multiOp) store(c *cell, t int64, target *algo.Target, spent bool) {
 		return
 	}
 	c.trim(c.maxEntries(op.bound.store))
-	c.keepLog(spent && op.n > 0, c.afterHolds(op.bound.log.ResetAt(c.log)))
+	c.keepLog(spent && op.n > 0, max(c.leasedUntil(op.bound), op.bound.log.ResetAt(c.log)))
 }

@@ -105,7 +105,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 			"for open or local, wrap this store with fallback.New", headgate.ErrUnsupported, string(rule.OnStoreError))
 	}
 	if rule.Lease.Enabled() {
-		return nil, fmt.Errorf("memcachedstore: bind: %w: this store has no leases; remove the lease of the policy, or use redisstore", headgate.ErrUnsupported)
+		return nil, fmt.Errorf("memcachedstore: bind: %w: the rule is leased; wrap this store with lease.New", headgate.ErrUnsupported)
 	}
 	a, err := algo.Named(rule.Algorithm)
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	}
 	b := &bound{
 		store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), of: rule.Limit, deniedBy: []string{rule.Name},
-		holds: rule.Holds.For(a.Name), canHold: a.Name.CanHold(), onlyHolds: a.Name.OnlyHolds(),
+		holds: rule.Holds.For(a.Name), canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}
 	if a.NewLog != nil {
 		b.log, err = a.NewLog(rule.Limit)

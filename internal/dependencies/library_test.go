@@ -110,8 +110,8 @@ var libraryRules = map[string]packageRule{
 		why:  "it wraps any store that has leases, so it imports none",
 		code: []string{"."},
 		tests: []string{
-			"fallback", "internal/leaktest", "internal/testserver", "memstore", "redisstore", "storetest/crowd",
-			"storetest/model",
+			"fallback", "internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore",
+			"storetest/crowd", "storetest/model",
 		},
 	},
 	"llmusage": {

@@ -28,8 +28,6 @@ func (c *Config) leaseError(name headgate.Algorithm) error {
 	switch {
 	case !name.CanLease():
 		return errors.New(noLeases(name))
-	case strings.HasPrefix(store, "memcached"):
-		return errors.New("the store memcached has no leases; remove lease, or use a store such as redis://127.0.0.1:6379")
 	case name == headgate.TokenBucketInterval && strings.Contains(store, "layout=guide"):
 		return fmt.Errorf("%s has no leases in layout=guide; remove lease, or remove layout=guide from the store", name)
 	}

@@ -96,7 +96,7 @@ func Networked(rawURL string) bool { return Name(rawURL) != memory }
 //
 // Parameters of memcached: namespace, timeout, max_conns, max_waiting, max_tries, join.
 //
-// A network store is wrapped in a store of package fallback, and a Redis store also in a
+// A network store is wrapped in a store of package fallback, and that one in a
 // [*lease.Store]. Rules without leases are passed to the inner store.
 func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	if opts == nil {
@@ -113,9 +113,6 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	wrapped, err := fallback.New(store, fallbackOptions)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
-	}
-	if Name(rawURL) == memcached {
-		return wrapped, nil // it has no leases
 	}
 	leased, err := lease.New(wrapped, nil)
 	if err != nil {
