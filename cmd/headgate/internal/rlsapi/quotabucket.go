@@ -44,8 +44,8 @@ type quotaBucket struct {
 // bucketBytes is the memory of a bucket and its grants without its texts.
 const bucketBytes = 1 << 10
 
-// memory returns the memory of the bucket in bytes. Its name and its entries have the same
-// texts; a key of the store is short.
+// memory returns the memory of the bucket in bytes. Its name and its entries have the
+// same texts; a key of the store is short.
 func (b *quotaBucket) memory() int64 { return bucketBytes + 2*int64(len(b.name)) }
 
 // outgoing is what a response has for a bucket. The zero value is nothing.
