@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -164,27 +163,35 @@ func (v HoldVerb) calls() string {
 func (h *Hold) applyOne(
 	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64, result *HoldResult,
 ) (at Instant, err error, done bool) {
-	if len(h.checks) != 1 || h.checks[0].Limiter == nil {
+	if len(h.checks) != 1 || h.checks[0].Limiter == nil || h.checks[0].Limiter.holdBound == nil {
 		return at, nil, false
 	}
 	c := &h.checks[0]
-	b, ok := c.Limiter.bound.(HoldBound)
-	if !ok {
-		return at, nil, false
-	}
-	op := HoldOp{Op: Op{Bound: b, Key: c.Key, Cost: c.Cost}, ID: h.id, Private: h.private}
+	l, cost := c.Limiter, c.Cost
 	if costs != nil {
-		op.Cost = costs[0]
+		cost = costs[0]
 	}
-	if err = checkRequest(now, op.Cost); err == nil {
-		if *result, at, err = b.ApplyHold(ctx, now, verb, ttl, op); err != nil {
-			*result, err = h.outcome(at, h.checks, []HoldResult{{Decision: result.Decision, Err: err}})
+	if err = checkRequest(now, cost); err == nil {
+		op := HoldOp{Op: Op{Bound: l.bound, Key: c.Key, Cost: cost}, ID: h.id, Private: h.private}
+		if *result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
+			err = h.outcomeOfOne(at, result, err)
 		}
 	}
-	if o := c.Limiter.observer; o != nil {
-		o.Observe(Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: op.Cost, Decision: result.Decision, Err: err})
+	if l.observer != nil {
+		l.observeHold(verb, cost, result.Decision, err)
 	}
 	return at, err, true
+}
+
+// outcomeOfOne replaces the result of an operation on one check by its outcome.
+func (h *Hold) outcomeOfOne(at Instant, result *HoldResult, err error) error {
+	*result, err = h.outcome(at, h.checks, []HoldResult{{Decision: result.Decision, Err: err}})
+	return err
+}
+
+// observeHold calls the observer with the result of an operation on one check.
+func (l *Limiter) observeHold(verb HoldVerb, cost int64, d Decision, err error) {
+	l.observer.Observe(Event{Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: d, Err: err})
 }
 
 // observe calls the observer of every limiter with the result of that limiter's check.
@@ -285,66 +292,18 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (result 
 		_, err = h.apply(ctx, now, CommitHold, 0, actual, &result)
 		return result, err
 	}
-	if err := h.commits.begin(ctx); err != nil {
+	done, err := h.commits.begin(ctx)
+	if err != nil {
 		return HoldResult{}, err
 	}
-	defer h.commits.end()
-	if h.commits.done {
+	if done {
 		d, err := applyAll(ctx, now, withCosts(h.checks, make([]int64, len(h.checks))), true)
 		return HoldResult{Decision: d, Replayed: true}, err
 	}
+	defer func() { h.commits.end(done) }()
 	_, err = h.apply(ctx, now, CommitHold, 0, actual, &result)
-	h.commits.done = err == nil && result.Degraded == ReasonNone
+	done = err == nil && result.Degraded == ReasonNone
 	return result, err
-}
-
-// commits is the state of the commits of a private hold. A store may keep no record of a
-// private hold that has ended, so only one commit at a time calls the store.
-type commits struct {
-	mu      sync.Mutex
-	running bool
-	next    chan struct{} // closed when the running commit ends; nil if no commit waits
-	done    bool          // whether a commit has ended the hold; only the running commit uses it
-}
-
-// begin waits until no other commit is running. It returns the error of ctx if that ends
-// earlier.
-func (c *commits) begin(ctx context.Context) error {
-	for {
-		next := c.tryBegin()
-		if next == nil {
-			return nil
-		}
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// tryBegin returns nil if no other commit is running. Otherwise it returns a channel that
-// is closed when that commit ends.
-func (c *commits) tryBegin() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case !c.running:
-		c.running = true
-		return nil
-	case c.next == nil:
-		c.next = make(chan struct{})
-	}
-	return c.next
-}
-
-func (c *commits) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.running = false; c.next != nil {
-		close(c.next)
-		c.next = nil
-	}
 }
 
 // Extend sets the deadline of the hold to the present time plus ttl. It returns

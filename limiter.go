@@ -21,9 +21,10 @@ type Limiter struct {
 	policy    Policy
 	store     Store
 	bounds    []Bound
-	bound     Bound // the element of bounds if there is exactly one, otherwise nil
-	fastBound Bound // fast path of Allow: bound, or nil if there is an observer or onlyHolds is set
-	onlyHolds bool  // whether only a hold can take units of a limit
+	bound     Bound     // the element of bounds if there is exactly one, otherwise nil
+	fastBound Bound     // fast path of Allow: bound, or nil if there is an observer or onlyHolds is set
+	holdBound HoldBound // bound, or nil if it is not a HoldBound
+	onlyHolds bool      // whether only a hold can take units of a limit
 	observer  Observer
 	queues    waitQueues
 	variants  *variants
@@ -61,6 +62,7 @@ func New(store Store, policy Policy, opts *Options) (*Limiter, error) {
 	}
 	if len(l.bounds) == 1 {
 		l.bound = l.bounds[0]
+		l.holdBound, _ = l.bound.(HoldBound)
 	}
 	if l.observer == nil && !l.onlyHolds {
 		l.fastBound = l.bound

@@ -41,12 +41,13 @@ func (b *slotBound) applyHoldSlow(
 	return results[0], at, err
 }
 
-// answerHeld returns the decision of a peek with cost 0 on k.
-func (b *slotBound) answerHeld(k *heldKey, t int64) headgate.Decision {
+// answerHeld sets d to the decision of a peek with cost 0 on k.
+func (b *slotBound) answerHeld(k *heldKey, t int64, d *headgate.Decision) {
 	if b.onlyHolds {
-		return k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
+		*d = k.ledger.Answer(b.step, k.account.State, t, 0, 0, true)
+	} else {
+		*d = b.step.Answer(k.account.State, t, 0, 0, true)
 	}
-	return b.step.Answer(k.account.State, t, 0, 0, true)
 }
 
 // openFast opens a hold on a key that has a slot in the table, if the units are
@@ -70,7 +71,7 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 	}
 	amount := b.holds.Amount(op.Cost, b.limit)
 	k.ledger.Open(&k.account, t, openedID(d, op, amount), amount, deadline)
-	result.Decision = b.answerHeld(k, t)
+	b.answerHeld(k, t, &result.Decision)
 	result.Deadline = headgate.Instant(deadline)
 	return true
 }
@@ -130,7 +131,9 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 		slot.at.Store(seen.at)
 		return nil
 	}
-	b.store.holds.used.Store(true)
+	if !b.store.holds.used.Load() {
+		b.store.holds.used.Store(true)
+	}
 	k := sh.add(d)
 	k.account, k.rule = algo.StateAccount{Step: b.corrector, State: next}, b
 	slot.unlock(seen, heldWords)
@@ -138,8 +141,7 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 }
 
 // commitFast ends an open hold of a key, if no hold of the key has expired and none is a
-// lease. If done is
-// false, the key is unchanged.
+// lease. If done is false, the key is unchanged.
 func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *headgate.HoldResult) (done bool) {
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
@@ -155,7 +157,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *h
 	k.account.Step, k.rule = b.corrector, b
 	sh.end(b.store, k, d, t, i, op, b.holds)
 	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
-	result.Decision = b.answerHeld(k, t)
+	b.answerHeld(k, t, &result.Decision)
 	b.store.moveToSlot(sh, d, k)
 	return true
 }
