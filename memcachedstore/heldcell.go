@@ -58,7 +58,7 @@ func (c *cell) expire(b *bound, t int64) {
 	a, before, unit := c.account(b), c.state, c.ledger.Unit
 	ended := c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 	s, ok := a.(*algo.StateAccount)
-	if ok && ended == 0 && s.State.C == before.C && c.ledger.Unit == unit {
+	if ok && ended == 0 && c.ledger.Unit == unit && (unit.D > 0 && s.State.C == before.C || s.State == before) {
 		c.state = s.State // units on lease do not refill; a later request finds that, too
 		return
 	}

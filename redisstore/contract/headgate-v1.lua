@@ -2915,7 +2915,9 @@ local function charge(l, t)
   if l.h.is_log then
     charge_log(l, t)
   elseif l.leased > 0 then
-    l.s = l.h.raise(l.w, l.s, t, leased_after(l, t))
+    local raised = l.h.raise(l.w, l.s, t, leased_after(l, t))
+    l.changed = l.changed or (l.d == 0 and raised ~= l.s) -- a bucket refills; a count does not
+    l.s = raised
   end
 end
 
