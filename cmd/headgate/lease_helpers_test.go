@@ -32,9 +32,16 @@ type leasing struct {
 // and rules the lines of the descriptors for Envoy.
 func startLeasing(t *testing.T, redis *testserver.RedisServer, policies, rules string) *leasing {
 	t.Helper()
+	return startLeasingOn(t, "redis://"+redis.Addr(), "1m", policies, rules)
+}
+
+// startLeasingOn is like startLeasing on any store, for which a decision waits for at most
+// budget. A test that stops the store sets a short budget.
+func startLeasingOn(t *testing.T, store, budget, policies, rules string) *leasing {
+	t.Helper()
 	folder := t.TempDir()
 	s := &leasing{t: t, file: filepath.Join(folder, "headgate.yaml")}
-	s.write("store: redis://" + redis.Addr() + "\nenvoy: {config: ./rules}\npolicies:\n" + policies)
+	s.write("store: " + store + "\nstore_budget: " + budget + "\nenvoy: {config: ./rules}\npolicies:\n" + policies)
 	if err := os.Mkdir(filepath.Join(folder, "rules"), 0o755); err != nil {
 		t.Fatal(err)
 	}
