@@ -13,19 +13,19 @@ import (
 // everything but takes, peeks and resets at the time of the store's clock.
 type bound struct {
 	headgate.Bound
-	store    *Store
-	salt     uint64 // distinguishes the hashes of the same key under two rules
-	max      int64  // maximum units of all leases of a key
-	capacity int64
-	ttl      int64 // ns
-	spacing  int64 // minimum time between two calls for a key at the limit, in ns
-	deniedBy []string
-	off      atomic.Bool // true if the inner store does not support leases
+	store           *Store
+	salt            uint64 // distinguishes the hashes of the same key under two rules
+	max             int64  // maximum units of all leases of a key
+	capacity        int64
+	ttl             int64 // ns
+	minCallInterval int64 // minimum time between two calls for a key at the limit, in ns
+	deniedBy        []string
+	unsupported     atomic.Bool // true if the inner store does not support leases
 }
 
-// share returns the maximum number of units on lease after a renewal, for all leases of
-// the key. It leaves an eighth of the maximum for processes that have no lease.
-func (b *bound) share() int64 { return b.max - b.max/8 }
+// renewalMax returns the maximum number of units on lease after a renewal, for all leases
+// of the key. It leaves an eighth of the maximum for processes that have no lease.
+func (b *bound) renewalMax() int64 { return b.max - b.max/8 }
 
 // Node returns the node of the inner store; see [headgate.NodeOf].
 func (b *bound) Node(key string) string { return headgate.NodeOf(b.Bound, key) }
@@ -45,7 +45,7 @@ func (b *bound) Apply(
 	c := b.store.keys.find(b, key, hash)
 	switch {
 	case c == nil && verb == headgate.Take:
-		b.heat(key, hash)
+		b.countRequest(key, hash)
 	case c == nil:
 	case verb == headgate.Take:
 		return c.apply(ctx, cost)
@@ -61,19 +61,19 @@ func (b *bound) Apply(
 
 func (b *bound) hash(key string) uint64 { return maphash.String(b.store.keys.seed, key) ^ b.salt }
 
-// heat counts a request for a key that is not leased. If there were enough of them, it
-// leases the key, in the background.
-func (b *bound) heat(key string, hash uint64) {
+// countRequest counts a request for a key that is not leased. If there were enough of
+// them, it leases the key, in the background.
+func (b *bound) countRequest(key string, hash uint64) {
 	s := b.store
-	if b.off.Load() || s.keys.size.Load() >= s.keys.max {
+	if b.unsupported.Load() || s.keys.size.Load() >= s.keys.max {
 		return
 	}
 	now := s.clock()
-	count := s.cold.count(hash, now/b.ttl)
+	count := s.requests.count(hash, now/b.ttl)
 	if count <= hotAfter {
 		return
 	}
-	c := newChunk(b, key, hash, float64(2*count))
+	c := newKeyLease(b, key, hash, float64(2*count))
 	if !s.keys.add(c) {
 		return
 	}

@@ -31,7 +31,7 @@ func EffectOf(rule headgate.Rule) Effect {
 	most, ttl := rule.Lease.Max(rule.Limit.Capacity()), rule.Lease.TTLOrDefault()
 	return Effect{
 		Units: most, TTL: ttl, MinCalls: (2*int64(time.Second) + int64(ttl) - 1) / int64(ttl),
-		MaxCalls: callsPerSpacing * int64(time.Second) / spacing(rule, most, ttl),
+		MaxCalls: callsPerInterval * int64(time.Second) / minCallInterval(rule, most, ttl),
 	}
 }
 

@@ -112,7 +112,7 @@ type Store struct {
 	maxInFlight int
 	clock       func() int64 // monotonic time of this process in ns, above 0
 	keys        table
-	cold        counters
+	requests    counters
 
 	ctx      context.Context // ends when Close no longer waits
 	cancel   context.CancelFunc
@@ -126,7 +126,7 @@ type Store struct {
 }
 
 // totals are the counts of [Stats].
-type totals struct{ calls, failed, late, stranded, decisions atomic.Int64 }
+type totals struct{ calls, failed, waited, stranded, decisions atomic.Int64 }
 
 // New returns a store that wraps inner. The new store owns inner: Close closes both.
 // opts may be nil. New does no I/O.
@@ -166,18 +166,19 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	most, ttl := leased.Lease.Max(inner.Limit()), leased.Lease.TTLOrDefault()
 	return &bound{
 		Bound: inner, store: s, salt: rand.Uint64(), max: most, capacity: inner.Limit(),
-		ttl: int64(ttl), spacing: spacing(rule, most, ttl), deniedBy: []string{rule.Name},
+		ttl: int64(ttl), minCallInterval: minCallInterval(rule, most, ttl), deniedBy: []string{rule.Name},
 	}, nil
 }
 
-// callsPerSpacing is the maximum number of calls for a key within its spacing, below the
-// limit.
-const callsPerSpacing = 8
+// callsPerInterval is the maximum number of calls for a key within its minimum interval,
+// below the limit.
+const callsPerInterval = 8
 
-// spacing returns the minimum time between two calls for one key at the limit, in ns.
-// Within it, the limit makes at most half of the units available that may be on lease. In
-// a sliding log, units count from the call that reports them, so that is made soon.
-func spacing(rule headgate.Rule, most int64, ttl time.Duration) int64 {
+// minCallInterval returns the minimum time between two calls for one key at the limit, in
+// ns. Within it, the limit makes at most half of the units available that may be on
+// lease. In a sliding log, units count from the call that reports them, so that is made
+// soon.
+func minCallInterval(rule headgate.Rule, most int64, ttl time.Duration) int64 {
 	l, longest := rule.Limit, ttl/16
 	if rule.Algorithm == headgate.SlidingLog {
 		longest = min(longest, l.Period/200)
@@ -239,7 +240,7 @@ func (s *Store) Close() error {
 
 // releaseAll returns the units of all leases, several at a time.
 func (s *Store) releaseAll() {
-	next := make(chan *chunk)
+	next := make(chan *keyLease)
 	var workers sync.WaitGroup
 	for range min(s.maxInFlight, 32) {
 		workers.Go(func() {

@@ -68,9 +68,9 @@ type multi struct {
 
 // part is one op of the call.
 type part struct {
-	decided bool   // from memory
-	chunk   *chunk // whose units were spent, or nil
-	commits int64  // see chunk.undo
+	decided      bool      // from memory
+	lease        *keyLease // whose units were spent, or nil
+	spentVersion int64     // see keyLease.undo
 }
 
 // decide decides in memory what the leases cover, and reports whether an op was denied.
@@ -85,7 +85,7 @@ func (m *multi) decide(peek bool) (denied bool) {
 		c := b.store.keys.find(b, op.Key, hash)
 		switch {
 		case c == nil && !peek:
-			b.heat(op.Key, hash)
+			b.countRequest(op.Key, hash)
 		case c == nil:
 		case peek:
 			m.decisions[i], p.decided = c.peek(now, op.Cost)
@@ -97,15 +97,15 @@ func (m *multi) decide(peek bool) (denied bool) {
 	return denied
 }
 
-func (p *part) take(c *chunk, now, cost int64, d *headgate.Decision) {
-	commits := c.commits.Load()
+func (p *part) take(c *keyLease, now, cost int64, d *headgate.Decision) {
+	spentVersion := c.spentVersion.Load()
 	if *d, p.decided = c.decide(now, cost); !p.decided {
 		c.missed.Add(cost)
 		c.renewIfDue(now)
 		return
 	}
 	if d.Allowed {
-		p.chunk, p.commits = c, commits
+		p.lease, p.spentVersion = c, spentVersion
 	}
 }
 
@@ -152,8 +152,8 @@ func (s *Store) unwrapped(i int, b headgate.Bound) (headgate.Bound, error) {
 // undo returns the units that were spent in memory.
 func (m *multi) undo() {
 	for i := range m.parts {
-		if p := &m.parts[i]; p.chunk != nil {
-			p.chunk.undo(m.ops[i].Cost, p.commits)
+		if p := &m.parts[i]; p.lease != nil {
+			p.lease.undo(m.ops[i].Cost, p.spentVersion)
 			d := &m.decisions[i]
 			d.Remaining = min(d.Remaining+m.ops[i].Cost, d.Limit)
 		}
@@ -161,7 +161,7 @@ func (m *multi) undo() {
 }
 
 // renewIfDue begins a renewal if the time of the next call has come.
-func (c *chunk) renewIfDue(now int64) {
+func (c *keyLease) renewIfDue(now int64) {
 	if now >= c.last.Load().nextCall {
 		c.renew(now)
 	}

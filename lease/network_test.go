@@ -97,7 +97,7 @@ func (l *link) Bind(rule headgate.Rule) (headgate.Bound, error) {
 }
 
 // Apply executes a take or another operation. The units count as allowed even if the
-// reply is lost.
+// decisionState is lost.
 func (b *linkBound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
 	if err := b.link.travel(ctx); err != nil {
 		return headgate.Decision{}, err

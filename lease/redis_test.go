@@ -93,10 +93,10 @@ func TestLeasesEndWhileRedisIsStopped(t *testing.T) {
 	j := job{URL: "redis://" + server.Addr(), Algorithm: headgate.TokenBucket, Limit: "1000000/1d", ClockRate: 0.99, TTL: time.Second}
 	store, b := j.open(t)
 	defer store.Close()
-	for begun := time.Now(); store.Stats().Units < 10_000; {
+	for begun := time.Now(); store.Stats().UnspentUnits < 10_000; {
 		take(t, b, "key", 1)
 		if time.Since(begun) > time.Minute {
-			t.Fatalf("got a lease of %d units, want 10,000", store.Stats().Units)
+			t.Fatalf("got a lease of %d units, want 10,000", store.Stats().UnspentUnits)
 		}
 	}
 	server.Stop()

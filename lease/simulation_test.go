@@ -89,7 +89,7 @@ func (o *outcome) add(n *node) {
 	o.fromMemory += n.stats.Decisions
 	o.stats.Calls += n.stats.Calls
 	o.stats.Stranded += n.stats.Stranded
-	o.stats.Late += n.stats.Late
+	o.stats.Waited += n.stats.Waited
 	o.stats.Failed += n.stats.Failed
 	o.crashes += n.crashes
 }
@@ -127,7 +127,7 @@ func (n *node) live() {
 		lease.SetClockRate(store, rate)
 		crashed := n.run(store, l)
 		st := store.Stats()
-		n.stats.Calls, n.stats.Failed, n.stats.Late = n.stats.Calls+st.Calls, n.stats.Failed+st.Failed, n.stats.Late+st.Late
+		n.stats.Calls, n.stats.Failed, n.stats.Waited = n.stats.Calls+st.Calls, n.stats.Failed+st.Failed, n.stats.Waited+st.Waited
 		n.stats.Decisions, n.stats.Stranded = n.stats.Decisions+st.Decisions, n.stats.Stranded+st.Stranded
 		if crashed {
 			n.crashes++
@@ -285,6 +285,6 @@ func (s simulation) check(t *testing.T) outcome {
 		}
 	}
 	t.Logf("%s %v, %d%% for %v, seed %d: %d of %d requests were allowed, %d units of %.0f; %d decisions from memory, %d calls, %d failed, %d waits, %d crashes, %d resets, %d units stranded",
-		s.algorithm, s.limit, s.lease.Share, s.lease.TTL, s.seed, o.allowed, o.asked, total(o.log), perSecond(s.judged())*s.duration.Seconds(), o.fromMemory, o.stats.Calls, o.stats.Failed, o.stats.Late, o.crashes, len(o.resets), o.stats.Stranded)
+		s.algorithm, s.limit, s.lease.Share, s.lease.TTL, s.seed, o.allowed, o.asked, total(o.log), perSecond(s.judged())*s.duration.Seconds(), o.fromMemory, o.stats.Calls, o.stats.Failed, o.stats.Waited, o.crashes, len(o.resets), o.stats.Stranded)
 	return o
 }

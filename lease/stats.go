@@ -2,13 +2,13 @@ package lease
 
 // Stats are counts of a [Store]. Counts of events are totals since [New].
 type Stats struct {
-	Keys      int   // keys that are leased
-	Units     int64 // units on lease that were not spent
-	Decisions int64 // decisions from memory
-	Calls     int64 // calls to the inner store for leases
-	Failed    int64 // calls that failed
-	Late      int64 // callers that waited for a renewal
-	Stranded  int64 // units of leases that ended before they were spent or returned
+	Keys         int   // keys that are leased
+	UnspentUnits int64 // units on lease that were not spent
+	Decisions    int64 // decisions from memory
+	Calls        int64 // calls to the inner store for leases
+	Failed       int64 // calls that failed
+	Waited       int64 // callers that waited for a renewal
+	Stranded     int64 // units of leases that ended before they were spent or returned
 }
 
 // Stats returns the present counts. It reads every leased key, without locks, so the
@@ -16,13 +16,13 @@ type Stats struct {
 func (s *Store) Stats() Stats {
 	st := Stats{
 		Decisions: s.totals.decisions.Load(), Calls: s.totals.calls.Load(), Failed: s.totals.failed.Load(),
-		Late: s.totals.late.Load(), Stranded: s.totals.stranded.Load(),
+		Waited: s.totals.waited.Load(), Stranded: s.totals.stranded.Load(),
 	}
 	for _, c := range s.keys.all() {
 		st.Keys++
 		st.Decisions += c.hits.Load()
 		if s.clock() < c.last.Load().validUntil {
-			st.Units += c.rest.Load()
+			st.UnspentUnits += c.rest.Load()
 		}
 	}
 	return st

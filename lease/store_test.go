@@ -100,7 +100,7 @@ func TestOnlyHotKeysAreLeased(t *testing.T) {
 				t.Errorf("request %d: got %+v want leased: %v", i+1, d, want)
 			}
 		}
-		if st := s.Stats(); st.Keys != 1 || st.Decisions != 2 || st.Calls != 1 || st.Units == 0 {
+		if st := s.Stats(); st.Keys != 1 || st.Decisions != 2 || st.Calls != 1 || st.UnspentUnits == 0 {
 			t.Errorf("got %+v want 1 key, 2 decisions, 1 call and some units", st)
 		}
 	})

@@ -19,22 +19,22 @@ type table struct {
 const shardBits = 8
 
 type shard struct {
-	chunks atomic.Pointer[map[uint64]*chunk]
+	leases atomic.Pointer[map[uint64]*keyLease]
 	mu     sync.Mutex // locked while the map is replaced
 }
 
 func (t *table) init(most int) {
 	t.seed, t.max = maphash.MakeSeed(), int64(most)
 	for i := range t.shards {
-		t.shards[i].chunks.Store(&map[uint64]*chunk{})
+		t.shards[i].leases.Store(&map[uint64]*keyLease{})
 	}
 }
 
 func (t *table) shard(hash uint64) *shard { return &t.shards[hash>>(64-shardBits)] }
 
-// find returns the chunk of a key, or nil if the key is not leased.
-func (t *table) find(b *bound, key string, hash uint64) *chunk {
-	c := (*t.shard(hash).chunks.Load())[hash]
+// find returns the lease of a key, or nil if the key is not leased.
+func (t *table) find(b *bound, key string, hash uint64) *keyLease {
+	c := (*t.shard(hash).leases.Load())[hash]
 	if c == nil || c.bound != b || c.key != key {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (t *table) find(b *bound, key string, hash uint64) *chunk {
 
 // add adds c and reports whether it did. It does not if the table is full or has an
 // entry with the same hash.
-func (t *table) add(c *chunk) bool {
+func (t *table) add(c *keyLease) bool {
 	if t.size.Add(1) > t.max {
 		t.size.Add(-1)
 		return false
@@ -51,35 +51,35 @@ func (t *table) add(c *chunk) bool {
 	s := t.shard(c.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := *s.chunks.Load()
+	old := *s.leases.Load()
 	if old[c.hash] != nil {
 		t.size.Add(-1)
 		return false
 	}
 	next := maps.Clone(old)
 	next[c.hash] = c
-	s.chunks.Store(&next)
+	s.leases.Store(&next)
 	return true
 }
 
-func (t *table) remove(c *chunk) {
+func (t *table) remove(c *keyLease) {
 	s := t.shard(c.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := *s.chunks.Load()
+	old := *s.leases.Load()
 	if old[c.hash] != c {
 		return
 	}
 	next := maps.Clone(old)
 	delete(next, c.hash)
-	s.chunks.Store(&next)
+	s.leases.Store(&next)
 	t.size.Add(-1)
 }
 
-// all returns all chunks.
-func (t *table) all() (list []*chunk) {
+// all returns all leases.
+func (t *table) all() (list []*keyLease) {
 	for i := range t.shards {
-		for _, c := range *t.shards[i].chunks.Load() {
+		for _, c := range *t.shards[i].leases.Load() {
 			list = append(list, c)
 		}
 	}

@@ -35,8 +35,8 @@ func startLeasing(t *testing.T, redis *testserver.RedisServer, policies, rules s
 	return startLeasingOn(t, "redis://"+redis.Addr(), "1m", policies, rules)
 }
 
-// startLeasingOn is like startLeasing on any store, for which a decision waits for at most
-// budget. A test that stops the store sets a short budget.
+// startLeasingOn is like startLeasing on any store, for which a decision waits for at
+// most budget. A test that stops the store sets a short budget.
 func startLeasingOn(t *testing.T, store, budget, policies, rules string) *leasing {
 	t.Helper()
 	folder := t.TempDir()

@@ -43,7 +43,7 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 		o.Leases(func() metrics.LeaseState {
 			s := leased.Stats()
 			return metrics.LeaseState{
-				Keys: s.Keys, Units: s.Units, Stranded: s.Stranded, Memory: s.Decisions, Calls: s.Calls, Failed: s.Failed, Waits: s.Late,
+				Keys: s.Keys, Units: s.UnspentUnits, Stranded: s.Stranded, Memory: s.Decisions, Calls: s.Calls, Failed: s.Failed, Waits: s.Waited,
 			}
 		})
 	}

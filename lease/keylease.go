@@ -11,63 +11,64 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// chunk is the lease of one key at this process. A decision from memory reads last and
+// keyLease is the lease of one key at this process. A decision from memory reads last and
 // changes rest and hits, and locks nothing. All times are those of [Store.clock].
-type chunk struct {
+type keyLease struct {
 	bound *bound
 	key   string
 	hash  uint64
 
-	last atomic.Pointer[reply]
+	last atomic.Pointer[decisionState]
 	rest atomic.Int64 // units of the lease that were not spent
 	hits atomic.Int64 // decisions from memory
 	// missed is the number of units that were requested and not spent from the lease,
 	// since the last call.
 	missed atomic.Int64
-	// commits is incremented when the number of spent units becomes fixed: by a new call,
-	// or because the rest of the lease can no longer be spent. See undo.
-	commits atomic.Int64
+	// spentVersion is incremented when the number of spent units becomes fixed: by a new
+	// call, or because the rest of the lease can no longer be spent. See undo.
+	spentVersion atomic.Int64
 
 	mu    sync.Mutex
 	timer *time.Timer
 	// id and units are the lease that the last reply granted. The zero id is no lease.
-	id       headgate.HoldID
-	units    int64
-	pending  *call         // the call without a reply; it is repeated
-	inFlight chan struct{} // closed when the call in flight ends; nil if there is none
-	leaving  bool          // the key is released
-	gone     bool          // the key is no longer in the table
-	size     sizing
+	id        headgate.HoldID
+	units     int64
+	pending   *call         // the call without a reply; it is repeated
+	inFlight  chan struct{} // closed when the call in flight ends; nil if there is none
+	releasing bool          // the key is released
+	removed   bool          // the key is no longer in the table
+	size      sizing
 }
 
-// reply is what the last reply of the store means for decisions. It is not modified.
-type reply struct {
+// decisionState is what the last reply of the store means for decisions. It is not
+// modified.
+type decisionState struct {
 	validUntil  int64    // end of the lease; 0 if there is none
 	deniedUntil int64    // requests that the lease does not cover are denied until then
 	retryAt     int64    // when one unit is available, if the store denied
 	nextCall    int64    // earliest time of the next call
-	low         int64    // a renewal begins when no more than this number of units is left
+	renewBelow  int64    // a renewal begins when no more than this number of units is left
 	remaining   int64    // units that are available to all, not counting leases
 	resetAt     int64    // when the key is unused
 	failed      bool     // the last call had no reply
 	deniedBy    []string // of a denial
 }
 
-func newChunk(b *bound, key string, hash uint64, demand float64) *chunk {
-	c := &chunk{bound: b, key: strings.Clone(key), hash: hash, size: sizing{demand: demand, cap: b.share(), since: b.store.clock()}}
-	c.last.Store(&reply{})
+func newKeyLease(b *bound, key string, hash uint64, demand float64) *keyLease {
+	c := &keyLease{bound: b, key: strings.Clone(key), hash: hash, size: sizing{demand: demand, max: b.renewalMax(), since: b.store.clock()}}
+	c.last.Store(&decisionState{})
 	return c
 }
 
 // apply decides a take.
-func (c *chunk) apply(ctx context.Context, cost int64) (headgate.Decision, error) {
+func (c *keyLease) apply(ctx context.Context, cost int64) (headgate.Decision, error) {
 	now := c.bound.store.clock()
 	if d, ok := c.decide(now, cost); ok {
 		return d, nil
 	}
 	if cost <= c.bound.max {
 		if done := c.join(now); done != nil {
-			c.bound.store.totals.late.Add(1)
+			c.bound.store.totals.waited.Add(1)
 			select {
 			case <-done:
 			case <-ctx.Done():
@@ -88,7 +89,7 @@ func (c *chunk) apply(ctx context.Context, cost int64) (headgate.Decision, error
 }
 
 // decide decides a take from memory. ok is false if it cannot.
-func (c *chunk) decide(now, cost int64) (d headgate.Decision, ok bool) {
+func (c *keyLease) decide(now, cost int64) (d headgate.Decision, ok bool) {
 	r := c.last.Load()
 	rest, ok := c.take(r, now, cost)
 	if ok {
@@ -104,7 +105,7 @@ func (c *chunk) decide(now, cost int64) (d headgate.Decision, ok bool) {
 
 // take spends cost units of the lease and returns the rest. It begins a renewal if few
 // units are left.
-func (c *chunk) take(r *reply, now, cost int64) (rest int64, ok bool) {
+func (c *keyLease) take(r *decisionState, now, cost int64) (rest int64, ok bool) {
 	if now >= r.validUntil {
 		return 0, false
 	}
@@ -113,7 +114,7 @@ func (c *chunk) take(r *reply, now, cost int64) (rest int64, ok bool) {
 			continue
 		}
 		c.hits.Add(1)
-		if rest -= cost; rest <= r.low && now >= r.nextCall && now >= r.deniedUntil {
+		if rest -= cost; rest <= r.renewBelow && now >= r.nextCall && now >= r.deniedUntil {
 			c.renew(now)
 		}
 		return rest, true
@@ -121,19 +122,19 @@ func (c *chunk) take(r *reply, now, cost int64) (rest int64, ok bool) {
 	return rest, false
 }
 
-// undo returns units that take has spent and no request has used. commits is the value of
-// c.commits before take. If a call has reported the units as spent since, they stay
-// spent.
-func (c *chunk) undo(cost, commits int64) {
+// undo returns units that take has spent and no request has used. spentVersion is the
+// value of c.spentVersion before take. If a call has reported the units as spent since,
+// they stay spent.
+func (c *keyLease) undo(cost, spentVersion int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.commits.Load() == commits {
+	if c.spentVersion.Load() == spentVersion {
 		c.rest.Add(cost)
 	}
 }
 
 // peek reports what decide would decide.
-func (c *chunk) peek(now, cost int64) (d headgate.Decision, ok bool) {
+func (c *keyLease) peek(now, cost int64) (d headgate.Decision, ok bool) {
 	r := c.last.Load()
 	if rest := c.rest.Load(); now < r.validUntil && rest >= cost {
 		return c.allowed(r, now, rest), true
@@ -144,14 +145,14 @@ func (c *chunk) peek(now, cost int64) (d headgate.Decision, ok bool) {
 	return d, false
 }
 
-func (c *chunk) allowed(r *reply, now, rest int64) headgate.Decision {
+func (c *keyLease) allowed(r *decisionState, now, rest int64) headgate.Decision {
 	return headgate.Decision{
 		Allowed: true, Leased: true, Limit: c.bound.capacity,
 		Remaining: min(r.remaining+rest, c.bound.capacity), ResetAfter: until(r.resetAt, now),
 	}
 }
 
-func (c *chunk) denied(r *reply, now, cost int64) headgate.Decision {
+func (c *keyLease) denied(r *decisionState, now, cost int64) headgate.Decision {
 	retry := r.retryAt
 	if cost > 1 {
 		retry += int64(c.bound.Spacing(cost - 1))
@@ -176,7 +177,7 @@ func until(at, now int64) time.Duration {
 }
 
 // noteDenial denies further requests in memory after the store denied one unit.
-func (c *chunk) noteDenial(sent int64, d *headgate.Decision) {
+func (c *keyLease) noteDenial(sent int64, d *headgate.Decision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := *c.last.Load()
@@ -187,11 +188,11 @@ func (c *chunk) noteDenial(sent int64, d *headgate.Decision) {
 // deny sets the times of a denial. Until deniedUntil, requests that the lease does not
 // cover are denied in memory. A lease with units left is still renewed. The end has a
 // random part, so that the processes do not call simultaneously.
-func (r *reply) deny(b *bound, sent, now int64, d *headgate.Decision) {
+func (r *decisionState) deny(b *bound, sent, now int64, d *headgate.Decision) {
 	r.retryAt = saturatingAdd(now, int64(d.RetryAfter))
-	r.deniedUntil = max(min(r.retryAt, now+b.ttl), sent+b.spacing) + jitter(b.spacing/4)
+	r.deniedUntil = max(min(r.retryAt, now+b.ttl), sent+b.minCallInterval) + jitter(b.minCallInterval/4)
 	r.resetAt = saturatingAdd(now, int64(d.ResetAfter))
-	r.nextCall = sent + b.spacing
+	r.nextCall = sent + b.minCallInterval
 	r.remaining, r.deniedBy = 0, b.deniedBy
 }
 
