@@ -14,16 +14,19 @@ type HoldName [12]byte
 // NameOf returns the name of a hold.
 func NameOf(id headgate.HoldID) HoldName { return HoldName(id[:len(HoldName{})]) }
 
-// HoldSums has a checksum of the keys and the units of each hold that a call opens. A
+// HoldSums has a checksum of the keys and the costs of each hold that a call opens. A
 // hold is stored with the checksum in the last bytes of its id. So a request with the
 // same name and other keys is a conflict, wherever the other keys are stored. Holds whose
 // requests differ have the same checksum with a probability of 2⁻³².
+//
+// The costs are those of the request. The units that a hold charges can be fewer: if the
+// policy caps them, they depend on the limit, which may change before a repetition.
 type HoldSums map[headgate.HoldID]uint64
 
-// Add adds a key of the hold with the given id, and the units that the hold charges. The
-// order of the calls does not matter.
-func (s HoldSums) Add(id headgate.HoldID, key uint64, units int64) {
-	s[id] += mix(key + mix(uint64(units)))
+// Add adds a key of the hold with the given id, and the sum of its costs in the request,
+// which is cut off at [headgate.MaxWindowUnits]. The order of the calls does not matter.
+func (s HoldSums) Add(id headgate.HoldID, key uint64, cost int64) {
+	s[id] += mix(key + mix(uint64(cost)))
 }
 
 // ID returns id with the checksum.

@@ -54,9 +54,11 @@ type holdOp struct {
 	cell    int
 	id      headgate.HoldID
 	private bool
+	cost    int64 // cost of the request, which the policy may cap
 	units   int64
 	first   int   // index of the first op on the same hold
 	sum     int64 // units of all ops on the same hold, if this op is the first one
+	sumCost int64 // the same for the costs
 
 	record algo.EndedHold // record of the hold, if it was read and exists
 }
@@ -77,7 +79,7 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 			return nil, nil, errCannotHold()
 		}
 		digests[i] = b.scope.digest(in.Key)
-		q.ops[i] = holdOp{bound: b, id: in.ID, private: in.Private, units: in.Cost, first: i}
+		q.ops[i] = holdOp{bound: b, id: in.ID, private: in.Private, cost: in.Cost, units: in.Cost, first: i}
 		if verb == headgate.OpenHold {
 			q.ops[i].units = b.holds.Amount(in.Cost, b.limit)
 		}
@@ -102,7 +104,7 @@ func (q *holdRequest) setSums(keys []digest) {
 	sums := algo.HoldSums{}
 	for i := range q.ops {
 		if op := &q.ops[i]; op.first == i {
-			sums.Add(op.id, binary.BigEndian.Uint64(keys[op.cell][:]), op.sum)
+			sums.Add(op.id, binary.BigEndian.Uint64(keys[op.cell][:]), op.sumCost)
 		}
 	}
 	for i := range q.ops {
@@ -121,6 +123,7 @@ func (q *holdRequest) join(i int) {
 	}
 	first := &q.ops[op.first]
 	first.sum = min(first.sum+min(op.units, maxA), maxA)
+	first.sumCost = min(first.sumCost+min(op.cost, maxA), maxA)
 }
 
 // canApply reports whether the algorithm of the bound supports verb. A leaky bucket has

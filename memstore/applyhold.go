@@ -69,8 +69,7 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 	} else if !b.takeHeld(k, t, b.holds.Amount(op.Cost, b.limit)) {
 		return false
 	}
-	amount := b.holds.Amount(op.Cost, b.limit)
-	k.ledger.Open(&k.account, t, openedID(d, op, amount), amount, deadline)
+	k.ledger.Open(&k.account, t, openedID(d, op), b.holds.Amount(op.Cost, b.limit), deadline)
 	b.answerHeld(k, t, &result.Decision)
 	result.Deadline = headgate.Instant(deadline)
 	return true
@@ -78,12 +77,12 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 
 // openedID returns the id with which the hold of op on one key is stored. No other
 // request has the id of a private hold, so that needs no checksum.
-func openedID(d digest, op *headgate.HoldOp, amount int64) headgate.HoldID {
+func openedID(d digest, op *headgate.HoldOp) headgate.HoldID {
 	if op.Private {
 		return op.ID
 	}
 	sums := algo.HoldSums{}
-	sums.Add(op.ID, d.lo, amount)
+	sums.Add(op.ID, d.lo, addCosts(op.Cost, 0))
 	return sums.ID(op.ID)
 }
 

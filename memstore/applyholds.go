@@ -106,15 +106,22 @@ func (x *holdTransaction) apply() error {
 // eachTarget calls do once for each target or, for verbs that use the id, once for each
 // hold of a target. It passes the index of the first op and the sum of the costs.
 func (x *holdTransaction) eachTarget(do func(i int, t *target, n int64)) {
-	first, sums := x.firsts(), make([]int64, len(x.debits))
-	for i := range x.debits {
-		sums[first[i]] = addCosts(sums[first[i]], x.debits[i].n)
-	}
-	for i := range x.debits {
-		if first[i] == i {
+	sums := x.sumsOf(func(i int) int64 { return x.debits[i].n })
+	for i, first := range x.firsts() {
+		if first == i {
 			do(i, x.debits[i].target, sums[i])
 		}
 	}
+}
+
+// sumsOf returns the sums of the values of the ops that eachTarget combines, each at the
+// index of the first op.
+func (x *holdTransaction) sumsOf(value func(i int) int64) []int64 {
+	sums := make([]int64, len(x.debits))
+	for i, first := range x.firsts() {
+		sums[first] = addCosts(sums[first], value(i))
+	}
+	return sums
 }
 
 // combined identifies the ops that eachTarget combines.
@@ -211,8 +218,8 @@ func (x *holdTransaction) setDeadlines(deadlines []int64) {
 
 // sums returns the checksums of the holds to open.
 func (x *holdTransaction) sums() algo.HoldSums {
-	sums := algo.HoldSums{}
-	x.eachTarget(func(i int, t *target, n int64) { sums.Add(x.ops[i].ID, t.d.lo, n) })
+	sums, costs := algo.HoldSums{}, x.sumsOf(func(i int) int64 { return x.ops[i].Cost })
+	x.eachTarget(func(i int, t *target, _ int64) { sums.Add(x.ops[i].ID, t.d.lo, costs[i]) })
 	return sums
 }
 

@@ -14,6 +14,7 @@ import (
 type holdOp struct {
 	id       headgate.HoldID
 	ttl      int64 // in µs
+	cost     int64 // cost of the request, which the policy may cap
 	settings headgate.HoldSettings
 	lease    *leaseOp // arguments and result of a lease; nil for another verb
 	private  bool     // whether only this process knows the id
@@ -179,7 +180,7 @@ func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.
 	if o.hold = o.unused; o.hold == nil {
 		o.hold = new(holdOp)
 	}
-	*o.hold = holdOp{id: in.ID, private: in.Private, ttl: ttl.Microseconds(), settings: r.holds}
+	*o.hold = holdOp{id: in.ID, private: in.Private, ttl: ttl.Microseconds(), cost: min(in.Cost, maxUnits), settings: r.holds}
 	return o, nil
 }
 

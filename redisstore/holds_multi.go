@@ -86,6 +86,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		key := opKey{o.redisKey, o.hold.id}
 		if same := x.same[key]; same != nil && x.mode != upToAll {
 			same.request.N = min(same.request.N+o.request.N, maxUnits)
+			same.hold.cost = min(same.hold.cost+o.hold.cost, maxUnits)
 			x.opOf = append(x.opOf, same)
 			continue
 		}
@@ -113,7 +114,7 @@ func setSums(verb headgate.HoldVerb, ops ...*op) {
 	for _, o := range ops {
 		key := fnv.New64a()
 		_, _ = key.Write([]byte(o.redisKey))
-		sums.Add(o.hold.id, key.Sum64(), o.request.N)
+		sums.Add(o.hold.id, key.Sum64(), o.hold.cost)
 	}
 	for _, o := range ops {
 		o.hold.id = sums.ID(o.hold.id)

@@ -16,6 +16,7 @@ func holdChecks() []check {
 		{name: "atomic holds", rule: "holds and commits of one key are atomic: the actual costs, plus units left, equal the limit", perAlgorithm: checkAtomicHolds},
 		{name: "several holds", rule: "one call opens, extends and commits several holds of a key, and takes as much as remains under several limits", perAlgorithm: checkSeveralHolds},
 		{name: "hold conflicts", rule: "a repeated id with other keys or costs is a conflict and charges nothing; with the same ones it is replayed", perAlgorithm: checkHoldConflicts},
+		{name: "capped holds", rule: "a repeated request of a capped hold is recognized by its costs, also under a changed limit", perAlgorithm: checkCappedHolds},
 		{name: "hold of variants", rule: "a hold of one key under several limits is an error and charges nothing", perAlgorithm: checkHoldOfVariants},
 		{name: "ended holds", rule: "a key keeps as many ended holds as it may have open ones, those with the latest deadlines", perAlgorithm: checkEndedHolds},
 		{name: "hold errors", rule: "a hold that cannot be opened or ended is a typed error, and nothing is charged", perAlgorithm: checkHoldErrors},

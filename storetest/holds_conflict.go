@@ -87,6 +87,63 @@ func checkHoldConflicts(ts *tester, a headgate.Algorithm) {
 	}
 }
 
+// checkCappedHolds tests that a request is recognized by its costs, although its hold has
+// charged fewer units, which depend on the limit.
+func checkCappedHolds(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	texts := []string{"10/1h", "5/1h", "30/1h"}
+	if a.OnlyHolds() {
+		texts = []string{"10 concurrent", "5 concurrent", "30 concurrent"}
+	}
+	ten := ts.limiterFor(headgate.Policy{
+		Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit(texts[0])}, Holds: headgate.HoldSettings{CapAmount: true},
+	})
+	limiters := []*headgate.Limiter{ten}
+	for _, text := range texts[1:] {
+		l, err := ten.WithLimits(headgate.MustParseLimit(text))
+		ts.mustf(err, "%s: limits %s", describe(ten), text)
+		limiters = append(limiters, l)
+	}
+	for _, keys := range [][]string{{"one"}, {"first", "second"}, {"same", "same"}} {
+		open := func(l *headgate.Limiter, cost int64) (*headgate.Hold, error) {
+			var checks []headgate.Check
+			for i, key := range keys {
+				checks = append(checks, headgate.Check{Limiter: l, Key: key, Cost: []int64{cost, 2}[i]})
+			}
+			return headgate.HoldAllAt(background, start.Time(), &headgate.HoldOptions{ID: fmt.Sprint(keys), TTL: time.Minute}, checks...)
+		}
+		cost, actual := int64(20), make([]int64, len(keys))
+		if keys[0] == "same" {
+			cost = 8 // with 2, all units
+		}
+		h, err := open(ten, cost)
+		if ts.mustf(err, "%s: hold of %d units of %v", describe(ten), cost, keys); !h.OK() || h.Replayed() {
+			ts.failf("%s: hold of %d units of %v: got %+v want a new hold", describe(ten), cost, keys, h)
+		}
+		for range 2 { // while the hold is open, and after its commit
+			for i, l := range limiters {
+				again, err := open(l, cost)
+				if ts.mustf(err, "%s: %v again under %s", describe(ten), keys, texts[i]); !again.OK() || !again.Replayed() || !again.ExpiresAt().Equal(h.ExpiresAt()) {
+					ts.failf("%s: %v again under %s: got %+v want replayed", describe(ten), keys, texts[i], again)
+				}
+				for _, other := range []int64{5, 10, 30, 21} {
+					if again, err := open(l, other); !errors.Is(err, headgate.ErrHoldConflict) {
+						ts.failf("%s: %v with cost %d under %s: got %+v, error %v want ErrHoldConflict", describe(ten), keys, other, texts[i], again, err)
+					}
+				}
+			}
+			if actual[0] = 3; a.OnlyHolds() {
+				actual[0] = 0
+			}
+			_, err = h.CommitAt(background, start.Time(), actual...)
+			ts.mustf(err, "%s: commit", describe(ten))
+		}
+		ts.mustRemain(ten, start, keys[0], 10-actual[0], "a capped hold was repeated and committed")
+	}
+}
+
 // checkHoldOfVariants tests that one hold does not charge a key under several limits. The
 // state of the key cannot be corrected then, because a unit takes other times to recover.
 func checkHoldOfVariants(ts *tester, a headgate.Algorithm) {

@@ -130,7 +130,7 @@ var caughtBy = map[fault][]string{
 	clockFrom1970:          {"store clock"},
 	closedStoreDecides:     {"closed"},
 	closedWrongError:       {"closed", "closed under load"},
-	holdsRefund:            {"holds", "hold errors", "hold conflicts", "hold of variants", "ended holds", "several holds"},
+	holdsRefund:            {"holds", "hold errors", "hold conflicts", "capped holds", "hold of variants", "ended holds", "several holds"},
 	holdsLeak:              {"holds", "atomic holds", "atomic slots"},
 	slotsAreCounted:        {"slots", "slot errors", "slots are released", "many holds in one call", "slots and rates"},
 	leasesRefill:           {"leases", "lease bound", "lease errors"},
