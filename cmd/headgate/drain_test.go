@@ -17,7 +17,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -41,9 +40,11 @@ func TestShutdownUnderLoadFailsNoCall(t *testing.T) {
 	for round := range rounds {
 		l := newCrowd(t)
 		l.start()
-		time.Sleep(150 * time.Millisecond)
+		eventually(t, "calls over every API are answered, or one fails", func() bool {
+			return l.failed.Load() > 0 || min(l.http.Load(), l.grpc.Load(), l.resp.Load()) >= 50
+		})
 		l.terminate()
-		if l.failed.Load() > 0 || l.http.Load() == 0 || l.grpc.Load() == 0 || l.resp.Load() == 0 {
+		if l.failed.Load() > 0 {
 			t.Fatalf("round %d: %d calls failed (%v), of %d over HTTP, %d over gRPC and %d of Redis clients",
 				round+1, l.failed.Load(), l.first.Load(), l.http.Load(), l.grpc.Load(), l.resp.Load())
 		}
@@ -59,7 +60,9 @@ type crowd struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 
-	signaled, stop   atomic.Bool
+	signaled         chan struct{} // closed after SIGTERM was sent
+	answered         chan struct{} // has an element after a call over HTTP or gRPC was answered
+	stop             atomic.Bool
 	http, grpc, resp atomic.Int64 // calls that were answered
 	failed           atomic.Int64
 	first            atomic.Value // the first failure
@@ -72,7 +75,7 @@ func newCrowd(t *testing.T) *crowd {
 	if err := os.WriteFile(filepath.Join(rules, "d.yaml"), []byte(envoyRule), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &crowd{t: t}
+	l := &crowd{t: t, signaled: make(chan struct{}), answered: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	t.Cleanup(l.cancel)
 	p := launch(t, 4, "--http-addr", "127.0.0.1:0", "--grpc-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0",
@@ -105,7 +108,7 @@ func (l *crowd) terminate() {
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		l.t.Fatal(err)
 	}
-	l.signaled.Store(true)
+	close(l.signaled)
 	if err := l.cmd.Wait(); err != nil {
 		l.t.Errorf("the service ended with error %v", err)
 	}
@@ -139,6 +142,7 @@ func (l *crowd) callHTTP() {
 			return
 		}
 		l.http.Add(1)
+		l.notify()
 	}
 }
 
@@ -157,6 +161,16 @@ func (l *crowd) callGRPC(client pb.RateLimitServiceClient) {
 			return
 		}
 		l.grpc.Add(1)
+		l.notify()
+	}
+}
+
+// notify lets one Redis client send its next call. Redis clients that did not wait would
+// take the processor time of all others.
+func (l *crowd) notify() {
+	select {
+	case l.answered <- struct{}{}:
+	default:
 	}
 }
 
@@ -168,7 +182,12 @@ func (l *crowd) callRESP() {
 	}
 	defer conn.Close()
 	lines := bufio.NewScanner(conn)
-	for !l.stop.Load() && !l.signaled.Load() {
+	for {
+		select {
+		case <-l.signaled:
+			return
+		case <-l.answered:
+		}
 		_, err := io.WriteString(conn, "CL.THROTTLE k 4 5 3600\r\n")
 		for want := 6; err == nil && want > 0; want-- {
 			if !lines.Scan() || strings.HasPrefix(lines.Text(), "-") {
@@ -180,6 +199,5 @@ func (l *crowd) callRESP() {
 			return
 		}
 		l.resp.Add(1)
-		time.Sleep(100 * time.Microsecond) // which leaves processor time to the other clients
 	}
 }

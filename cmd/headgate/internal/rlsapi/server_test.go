@@ -218,9 +218,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 				}
 			})
 		}
-		for answered.Load() < 100 {
-			time.Sleep(time.Millisecond) // others are asking meanwhile
-		}
+		until(t, "100 calls are answered, or one fails", func() bool { return answered.Load() >= 100 || failed.Load() > 0 })
 		if err := s.Shutdown(t.Context()); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
