@@ -14,9 +14,11 @@ import (
 // ExtendAll sets the deadline of each hold to the present time plus ttl, like
 // [Hold.Extend]. It returns a result for each hold, whose Err is [ErrExpiredHold] or
 // [ErrUnknownHold] if the hold is not open. All holds must use the same store. ExtendAll
-// calls the store once for at most 256 limits, or for one hold with more limits. If a
-// call fails, Err of its holds is the error, and the other calls are made. ExtendAll then
-// returns all results together with the first such error.
+// calls the store once for at most 256 limits of one server (see [NodeOf]), or for one
+// hold with more limits. It makes at most 16 calls at the same time, and divides the time
+// until the deadline of ctx among the calls that follow one another. If a call fails, Err
+// of its holds is the error, and the other calls are made. ExtendAll then returns all
+// results together with the first such error.
 func ExtendAll(ctx context.Context, ttl time.Duration, holds ...*Hold) ([]HoldResult, error) {
 	return extendAll(ctx, StoreClock, ttl, holds)
 }
@@ -58,36 +60,6 @@ func extendAll(ctx context.Context, now Instant, ttl time.Duration, holds []*Hol
 		}
 	}
 	return results, cmp.Or(failed, err)
-}
-
-// maxExtended is the maximum number of limits that one call of a store extends, except
-// for a hold that has more.
-const maxExtended = 256
-
-// extendOps extends holds. sizes has the number of ops of each hold, in the order of ops.
-// If a call of the store fails, the results of its ops have the error, and the other
-// calls are made. extendOps returns the instant of the last call that has succeeded, and
-// the first error.
-func extendOps(
-	ctx context.Context, store Store, now Instant, ttl time.Duration, ops []HoldOp, sizes []int, results []HoldResult,
-) (at Instant, failed error) {
-	for len(ops) > 0 {
-		n, holds := 0, 0
-		for holds < len(sizes) && (n == 0 || n+sizes[holds] <= maxExtended) {
-			n, holds = n+sizes[holds], holds+1
-		}
-		instant, err := applyHoldOps(ctx, store, now, ExtendHold, ttl, ops[:n], results[:n])
-		if err == nil {
-			at = instant
-		} else {
-			failed = cmp.Or(failed, err)
-			for i := range results[:n] {
-				results[i] = HoldResult{Err: err}
-			}
-		}
-		ops, sizes, results = ops[n:], sizes[holds:], results[n:]
-	}
-	return at, failed
 }
 
 // extended returns the result of an extension with the results of all its limits.
@@ -190,11 +162,21 @@ func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) (report func()) {
 	return func() { k.report(ctx, byStore) }
 }
 
+// timeout returns the maximum duration of an extension. The next interval begins when it
+// has ended. A hold that one extension has missed is extended again before its deadline,
+// even if some server never answers. If the interval is longer than a third of the TTL,
+// that is not possible: then the next extension begins before the deadline.
+func (k *KeepAlive) timeout() time.Duration {
+	if rest := k.opts.TTL - 2*k.opts.Interval; rest >= k.opts.Interval {
+		return rest / 3
+	}
+	return (k.opts.TTL - k.opts.Interval) / 3
+}
+
 // extend extends all holds, all stores at the same time: a store that does not answer
 // does not delay the others.
 func (k *KeepAlive) extend(ctx context.Context, holds []*Hold) map[Store]*extension {
-	// short enough for another attempt before the deadline
-	ctx, cancel := context.WithTimeout(ctx, (k.opts.TTL-k.opts.Interval)/3)
+	ctx, cancel := context.WithTimeout(ctx, k.timeout())
 	defer cancel()
 	byStore := map[Store]*extension{}
 	for _, h := range holds {

@@ -29,7 +29,11 @@ func (s *extendingStore) ApplyHolds(
 ) (headgate.Instant, error) {
 	if verb == headgate.ExtendHold {
 		s.extensions.Add(1)
-		s.longest.Store(max(s.longest.Load(), int64(len(ops))))
+		for n := int64(len(ops)); ; {
+			if longest := s.longest.Load(); n <= longest || s.longest.CompareAndSwap(longest, n) {
+				break
+			}
+		}
 		if s.hangs.Load() {
 			<-ctx.Done()
 			return 0, ctx.Err()

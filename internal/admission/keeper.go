@@ -43,8 +43,8 @@ func (k *Keeper) remove(h *keptHold) { k.set.Remove(h) }
 // the next call tries again. A hold that has expired in the meantime stays lost: its
 // request goes on, and its slots are available to others.
 func (k *Keeper) extend(ctx context.Context, holds []*keptHold) (report func()) {
-	// short enough for another attempt before the deadline
-	ctx, cancel := context.WithTimeout(ctx, k.ttl/4)
+	// short enough for another attempt before the deadline, if each one takes this long
+	ctx, cancel := context.WithTimeout(ctx, k.ttl/9)
 	defer cancel()
 	var ops []headgate.HoldOp
 	sizes := make([]int, len(holds))

@@ -64,10 +64,10 @@ func ApplyHolds(
 }
 
 // ExtendHolds is ApplyHolds with [headgate.ExtendHold] for many holds, with one call of
-// the store for at most 256 ops, or for one hold with more. sizes has the number of ops
-// of each hold, in the order of ops. If a call fails, the results of its ops have the
-// error, and the other calls are made. ExtendHolds returns the instant of the last call
-// that has succeeded, and the first error.
+// the store for at most 256 ops of a server, or for one hold with more. sizes has the
+// number of ops of each hold, in the order of ops. If a call fails, the results of its
+// ops have the error, and the other calls are made. ExtendHolds returns the instant of
+// the last call that has succeeded, and the first error.
 func ExtendHolds(
 	ctx context.Context, store headgate.Store, now headgate.Instant, ttl time.Duration, ops []headgate.HoldOp, sizes []int,
 	results []headgate.HoldResult,
