@@ -3,6 +3,7 @@ package headgate_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -189,6 +190,36 @@ func TestHoldOfUnlimitedAndCounted(t *testing.T) {
 	}
 	if _, err := h.CommitAt(t.Context(), late, 1, 1); !errors.Is(err, headgate.ErrExpiredHold) {
 		t.Errorf("Commit of an expired hold: got %v want ErrExpiredHold", err)
+	}
+}
+
+// Operations of holds reject a cost that a store cannot count, and charge nothing.
+func TestHoldCostAboveMaximum(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	l, other := newLimiter(t, store, "l", nil, "10/1h"), newLimiter(t, store, "other", nil, "unlimited")
+	h, err := headgate.HoldAllAt(t.Context(), noon.Time(), &headgate.HoldOptions{TTL: time.Second},
+		headgate.Check{Limiter: l, Key: "k", Cost: 4}, headgate.Check{Limiter: other, Key: "k", Cost: headgate.MaxWindowUnits})
+	if err != nil || !h.OK() {
+		t.Fatal(h, err)
+	}
+	for name, call := range map[string]func(n int64) error{
+		"hold":       func(n int64) error { _, err := l.HoldAt(t.Context(), noon.Time(), "k", n, time.Second); return err },
+		"debit":      func(n int64) error { _, err := l.DebitAt(t.Context(), noon.Time(), "k", n); return err },
+		"take up to": func(n int64) error { _, _, err := l.TakeUpToAt(t.Context(), noon.Time(), "k", n); return err },
+		"commit":     func(n int64) error { _, err := h.CommitAt(t.Context(), noon.Time(), 4, n); return err },
+	} {
+		for _, n := range []int64{headgate.MaxWindowUnits + 1, math.MaxInt64} {
+			if err := call(n); !errors.Is(err, headgate.ErrInvalidCost) || !strings.Contains(err.Error(), "must be 0 to 9007199254740991") {
+				t.Errorf("%s of %d: got error %v want ErrInvalidCost", name, n, err)
+			}
+		}
+	}
+	if d, err := l.PeekAt(t.Context(), noon.Time(), "k", 0); err != nil || d.Remaining != 6 {
+		t.Errorf("got %+v, error %v want 6 remaining", d, err)
+	}
+	if _, err := h.CancelAt(t.Context(), noon.Time()); err != nil {
+		t.Errorf("cancel: %v", err)
 	}
 }
 

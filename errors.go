@@ -12,7 +12,8 @@ var (
 	// ErrInvalidLimit means that a limit is outside the accepted range, or that its
 	// text cannot be parsed. See [LimitError] and [SyntaxError].
 	ErrInvalidLimit = errors.New("headgate: invalid limit")
-	// ErrInvalidCost means that the cost is below 0.
+	// ErrInvalidCost means that the cost is below 0 or, for an operation of holds, above
+	// [MaxWindowUnits].
 	ErrInvalidCost = errors.New("headgate: invalid cost")
 	// ErrInvalidInstant means that the time is before 1970 or after [MaxInstant].
 	ErrInvalidInstant = errors.New("headgate: invalid instant")

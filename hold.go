@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -48,8 +49,9 @@ type HoldOptions struct {
 
 // Hold spends amount units of key, like [Limiter.AllowN], and opens a hold that expires
 // after ttl. If the units are not available, nothing is spent and [Hold.OK] is false. It
-// returns [ErrUnsupported] for a leaky bucket or a store without holds, and
-// [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds.
+// returns [ErrUnsupported] for a leaky bucket or a store without holds,
+// [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds, and
+// [ErrInvalidCost] if amount is above [MaxWindowUnits].
 func (l *Limiter) Hold(ctx context.Context, key string, amount int64, ttl time.Duration) (*Hold, error) {
 	return hold(ctx, StoreClock, &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
 }
@@ -137,6 +139,11 @@ func (h *Hold) apply(
 		return 0, err
 	}
 	results := make([]HoldResult, len(ops))
+	for i := range ops {
+		if err := checkHoldCost(ops[i].Cost); err != nil {
+			return 0, err
+		}
+	}
 	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
 	h.observe(withCosts(h.checks, costs), verb, at, results, err)
 	if err != nil {
@@ -144,6 +151,15 @@ func (h *Hold) apply(
 	}
 	*result, err = h.outcome(at, h.checks, results)
 	return at, err
+}
+
+// checkHoldCost returns [ErrInvalidCost] for a cost that a store cannot add up exactly:
+// it would be cut off, and the difference would not be counted.
+func checkHoldCost(cost int64) error {
+	if cost > MaxWindowUnits {
+		return fmt.Errorf("%w: cost is %d; must be 0 to %d", ErrInvalidCost, cost, int64(MaxWindowUnits))
+	}
+	return nil
 }
 
 // calls returns the name of the methods that use the verb, for the error of a store
@@ -171,7 +187,7 @@ func (h *Hold) applyOne(
 	if costs != nil {
 		cost = costs[0]
 	}
-	if err = checkRequest(now, cost); err == nil {
+	if err = cmp.Or(checkRequest(now, cost), checkHoldCost(cost)); err == nil {
 		op := HoldOp{Op: Op{Bound: l.bound, Key: c.Key, Cost: cost}, ID: h.id, Private: h.private}
 		if *result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
 			err = h.outcomeOfOne(at, result, err)

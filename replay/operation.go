@@ -61,8 +61,11 @@ func parseOperation(fields map[string]json.RawMessage, cost int64) (op *operatio
 			return nil, "ttl_us is not a whole number from 1000 (1 ms) to 604800000000 (7 days)"
 		}
 	}
-	if op.Verb == "commit" && (!wholeNumber(fields["actual"], &op.Actual) || op.Actual < 0) {
-		return nil, "actual is not a whole number of 0 or more"
+	if op.Verb == "commit" && (!wholeNumber(fields["actual"], &op.Actual) || op.Actual < 0 || op.Actual > headgate.MaxWindowUnits) {
+		return nil, "actual is not a whole number from 0 to 9007199254740991"
+	}
+	if op.Verb != "refund" && op.Cost > headgate.MaxWindowUnits {
+		return nil, "cost is above 9007199254740991"
 	}
 	return op, ""
 }
