@@ -44,7 +44,8 @@ var (
 	ErrStoreFull = errors.New("headgate: store full")
 	// ErrUnknownHold means that the store has no hold with this id on the key: it was
 	// never opened, it has ended, or the key was reset. Nothing was charged, except if
-	// the hold has lost only a slot: the other limits of the hold were then changed.
+	// only some limits of the hold do not know it, as [Hold.Commit] describes: the other
+	// limits of the hold were then changed.
 	ErrUnknownHold = errors.New("headgate: unknown hold")
 	// ErrExpiredHold means that the hold expired before it was committed. Nothing was
 	// charged, with the same exception: [HoldSettings.OnExpiry] has decided what became

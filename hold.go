@@ -138,18 +138,18 @@ func (h *Hold) apply(
 	if err != nil {
 		return 0, err
 	}
-	results := make([]HoldResult, len(ops))
 	for i := range ops {
 		if err := checkHoldCost(ops[i].Cost); err != nil {
 			return 0, err
 		}
 	}
+	results := make([]HoldResult, len(ops))
 	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
-	h.observe(withCosts(h.checks, costs), verb, at, results, err)
+	h.observe(costs, verb, at, results, err)
 	if err != nil {
 		return 0, err
 	}
-	*result, err = h.outcome(at, h.checks, results)
+	*result, err = h.outcome(at, h.checks, costs, results)
 	return at, err
 }
 
@@ -199,9 +199,9 @@ func (h *Hold) applyOne(
 	return at, err, true
 }
 
-// outcomeOfOne replaces the result of an operation on one check by its outcome.
+// outcomeOfOne replaces the result of an operation on one limit by its outcome.
 func (h *Hold) outcomeOfOne(at Instant, result *HoldResult, err error) error {
-	*result, err = h.outcome(at, h.checks, []HoldResult{{Decision: result.Decision, Err: err}})
+	*result, err = h.outcome(at, h.checks, nil, []HoldResult{{Decision: result.Decision, Err: err}})
 	return err
 }
 
@@ -211,14 +211,20 @@ func (l *Limiter) observeHold(verb HoldVerb, cost int64, d Decision, err error) 
 }
 
 // observe calls the observer of every limiter with the result of that limiter's check.
-func (h *Hold) observe(checks []Check, verb HoldVerb, at Instant, results []HoldResult, err error) {
-	for i, c := range checks {
+// costs is as in apply.
+func (h *Hold) observe(costs []int64, verb HoldVerb, at Instant, results []HoldResult, err error) {
+	for i, c := range h.checks {
 		n := len(c.Limiter.bounds)
 		if c.Limiter.observer != nil {
 			e := Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: c.Cost, Err: err}
+			var actual []int64
+			if costs != nil {
+				actual = costs[i : i+1]
+				e.Cost = costs[i]
+			}
 			if err == nil {
 				var result HoldResult
-				result, e.Err = h.outcome(at, checks[i:i+1], results[:n])
+				result, e.Err = h.outcome(at, h.checks[i:i+1], actual, results[:n])
 				e.Decision = result.Decision
 			}
 			c.Limiter.observer.Observe(e)
@@ -278,9 +284,12 @@ func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 // an actual cost is above the amount of the hold. Commit may be called again if its reply
 // was lost: only the first call has an effect. If the id of the hold is random, a call
 // waits for a commit of h that is in progress. Commit returns [ErrExpiredHold] or
-// [ErrUnknownHold] if the hold is not open, or if it has lost its slot under a limit of
-// concurrent units. In that case, it has corrected the other limits. The commit of a hold
-// that a failure mode allowed without a charge has no effect.
+// [ErrUnknownHold] if the hold is not open. If only some limits know the hold, it
+// corrects these, and returns the error in two cases: a slot under a limit of concurrent
+// units is lost, or an actual cost is above the amount under a limit that does not know
+// the hold. The error then has the number of units that this limit has not counted; see
+// [Limiter.Debit]. The commit of a hold that a failure mode allowed without a charge has
+// no effect.
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }

@@ -3,7 +3,9 @@ package headgate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +15,8 @@ import (
 )
 
 // A caller learns that a slot of its hold is lost, although a rate of the same hold
-// remains. The operation changes the rate all the same. A lost rate is not an error.
+// remains. The operation changes the rate all the same. A lost rate is an error only if
+// the actual cost is above the amount, because the rate has not counted the difference.
 func TestLostLimitOfHold(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -44,6 +47,14 @@ func TestLostLimitOfHold(t *testing.T) {
 			_, err := h.CommitAt(ctx, holdNoon, 1, 1)
 			return err
 		}, nil, 10, 2},
+		{"commit above the amount, rate lost", 0, func(h *headgate.Hold) error {
+			_, err := h.CommitAt(ctx, holdNoon, 7, 1)
+			return err
+		}, headgate.ErrUnknownHold, 10, 2},
+		{"commit above the amount, slot lost", 1, func(h *headgate.Hold) error {
+			_, err := h.CommitAt(ctx, holdNoon, 7, 1)
+			return err
+		}, headgate.ErrUnknownHold, 3, 2},
 	} {
 		store := memstore.New(nil)
 		limiters := []*headgate.Limiter{newLimiter(t, store, "rate", nil, "10/1h"), newLimiter(t, store, "slots", nil, "2 concurrent")}
@@ -61,6 +72,62 @@ func TestLostLimitOfHold(t *testing.T) {
 		for i, want := range []int64{tt.rate, tt.slots} {
 			if d, err := limiters[i].PeekAt(ctx, holdNoon, "k", 0); err != nil || d.Remaining != want {
 				t.Errorf("%s: limiter %d: got %d remaining, error %v want %d", tt.name, i, d.Remaining, err, want)
+			}
+		}
+	}
+}
+
+// A commit above the amount returns an error with the units that a rate without the hold
+// has not counted, also if it is repeated. All other limits count them.
+func TestUncountedUnitsOfHold(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		id     string
+		amount int64 // under hour and day
+		actual []int64
+		want   string  // part of the error; empty for none
+		left   []int64 // remaining afterwards
+	}{
+		{"not above", "a", 4, []int64{4, 4, 5}, "", []int64{20, 96, 25}},
+		{"above in other checks", "a", 4, []int64{4, 5, 9}, "", []int64{20, 95, 21}},
+		{"above", "a", 4, []int64{7, 7, 1}, `not counted (3 under "hour")`, []int64{20, 93, 29}},
+		{"above, random id", "", 4, []int64{7, 7, 1}, `not counted (3 under "hour")`, []int64{20, 93, 29}},
+		{"above the capped amount", "a", 25, []int64{27, 27, 1}, `not counted (7 under "hour")`, []int64{20, 73, 29}},
+		{"not above the capped amount", "a", 25, []int64{20, 20, 1}, "", []int64{20, 80, 29}},
+	} {
+		store, ctx := memstore.New(nil), t.Context()
+		checks := []headgate.Check{{Key: "k", Cost: tt.amount}, {Key: "k", Cost: tt.amount}, {Key: "k", Cost: 5}}
+		for i, limit := range []string{"20/1h", "100/24h", "30/1h"} {
+			l, err := headgate.New(store, headgate.Policy{
+				Name: []string{"hour", "day", "other"}[i], Limits: []headgate.Limit{headgate.MustParseLimit(limit)},
+				Holds: headgate.HoldSettings{CapAmount: true},
+			}, nil)
+			if checks[i].Limiter = l; err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, err := headgate.HoldAllAt(ctx, holdNoon, &headgate.HoldOptions{ID: tt.id, TTL: time.Minute}, checks...)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		if _, err := checks[0].Limiter.ResetAt(ctx, holdNoon, "k"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			_, err = h.CommitAt(ctx, holdNoon, tt.actual...)
+			if tt.want == "" && err != nil || tt.want != "" && !errors.Is(err, headgate.ErrUnknownHold) {
+				t.Errorf("%s, commit %d: got error %v; want an unknown hold: %t", tt.name, i+1, err, tt.want != "")
+			}
+			if i == 0 || tt.id != "" { // the store keeps no record of an ended hold with a random id
+				if got := fmt.Sprint(err); !strings.Contains(got, tt.want) {
+					t.Errorf("%s, commit %d: got error %v want %s", tt.name, i+1, got, tt.want)
+				}
+			}
+		}
+		for i, want := range tt.left {
+			if d, err := checks[i].Limiter.PeekAt(ctx, holdNoon, "k", 0); err != nil || d.Remaining != want {
+				t.Errorf("%s: check %d: got %d remaining, error %v want %d", tt.name, i+1, d.Remaining, err, want)
 			}
 		}
 	}

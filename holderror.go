@@ -1,42 +1,69 @@
 package headgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // holdError returns the error of an operation on a hold, from the results of its limits.
-// ruleOf returns the rule of the i-th limit. at is the instant of the operation, expires
-// the deadline of the hold, and degraded the reason why a failure mode opened it.
+// limitOf returns the rule of the i-th limit and, for a commit, by how many units the
+// actual cost is above the amount of the hold; otherwise 0 or less. at is the instant of
+// the operation, expires the deadline of the hold, and degraded the reason why a failure
+// mode opened it.
 //
 // If some limits do not know the hold, the operation has changed the others. A rate
 // without the hold has nothing to correct, so this is an error only if no limit knows the
-// hold. A lost slot is an error, because another hold may have it: the work should stop.
-func holdError(results []HoldResult, ruleOf func(i int) Rule, at, expires Instant, degraded StoreErrorReason) error {
+// hold, with two exceptions. A lost slot is an error, because another hold may have it:
+// the work should stop. Units above the amount are an error, because the rate has not
+// counted them. They are not charged here: a commit can be repeated, and a rate without a
+// record of the hold would charge them again each time.
+func holdError(results []HoldResult, limitOf func(i int) (Rule, int64), at, expires Instant, degraded StoreErrorReason) error {
 	var lost error
-	known, lostSlot := false, ""
+	known, slot := false, ""
+	var uncounted []string
 	for i := range results {
-		r := ruleOf(i)
+		r, excess := limitOf(i)
 		if r.Limit.isConstant() {
 			continue // it keeps no record of a hold
 		}
-		switch err := limitError(results[i].Err, r, at, expires, degraded); {
-		case err == nil:
+		err := limitError(results[i].Err, r, at, expires, degraded)
+		if err == nil {
 			known = true
-		case lostSlot == "":
-			if lost = err; r.Algorithm.OnlyHolds() {
-				lostSlot = r.Name
-			}
+			continue
+		}
+		if slot == "" {
+			lost = err
+		}
+		switch {
+		case r.Algorithm.OnlyHolds():
+			slot = cmp.Or(slot, r.Name)
+		case excess > 0:
+			uncounted = append(uncounted, fmt.Sprintf("%d under %q", excess, r.Name))
 		}
 	}
-	switch {
-	case !known:
+	if !known {
 		return lost
-	case lostSlot != "":
-		return fmt.Errorf("%w; the slot under %q is lost, and the other limits of the hold were changed: stop the work", lost, lostSlot)
 	}
-	return nil
+	return errPartlyLost(lost, slot, uncounted)
+}
+
+// errPartlyLost returns the error if only some limits know a hold. slot is the name of a
+// limit whose slot is lost, or empty. uncounted has the limits that have not counted the
+// units above the amount of the hold. If there are neither, the error is nil.
+func errPartlyLost(lost error, slot string, uncounted []string) error {
+	if slot == "" && len(uncounted) == 0 {
+		return nil
+	}
+	if slot != "" {
+		lost = fmt.Errorf("%w; the slot under %q is lost: stop the work", lost, slot)
+	}
+	if len(uncounted) > 0 {
+		lost = fmt.Errorf("%w; the cost above the amount of the hold is not counted (%s): charge it with a debit", lost, strings.Join(uncounted, ", "))
+	}
+	return fmt.Errorf("%w; the other limits of the hold were changed", lost)
 }
 
 // limitError returns the error of an operation on a hold for one limit, where err is the
@@ -56,18 +83,25 @@ func limitError(err error, r Rule, at, expires Instant, degraded StoreErrorReaso
 }
 
 // outcome returns the result and the error of an operation on h at an instant, from the
-// results of all limits of checks.
-func (h *Hold) outcome(at Instant, checks []Check, results []HoldResult) (HoldResult, error) {
+// results of all limits of checks. actual has the actual costs of a commit, one for each
+// check; for another operation, it is nil.
+func (h *Hold) outcome(at Instant, checks []Check, actual []int64, results []HoldResult) (HoldResult, error) {
 	result := combineResults(results)
 	if !slices.ContainsFunc(results, func(r HoldResult) bool { return r.Err != nil }) {
 		return result, nil
 	}
 	var rules []Rule
-	for _, c := range checks {
-		rules = append(rules, c.Limiter.policy.rules()...)
+	var excess []int64
+	for i, c := range checks {
+		for j, r := range c.Limiter.policy.rules() {
+			rules, excess = append(rules, r), append(excess, 0)
+			if actual != nil {
+				excess[len(excess)-1] = actual[i] - r.Holds.Amount(c.Cost, c.Limiter.bounds[j].Limit())
+			}
+		}
 	}
-	ruleOf := func(i int) Rule { return rules[i] }
-	err := holdError(results, ruleOf, at, Instant(h.expires.Load()), h.decision.Degraded)
+	limitOf := func(i int) (Rule, int64) { return rules[i], excess[i] }
+	err := holdError(results, limitOf, at, Instant(h.expires.Load()), h.decision.Degraded)
 	switch {
 	case err != nil:
 		return HoldResult{}, err

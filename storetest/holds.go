@@ -67,7 +67,8 @@ type holdPlayer struct {
 type playedHold struct {
 	id       string
 	hold     *headgate.Hold
-	costs    []int64 // cost for each key; a hold with one cost is on the first key
+	costs    []int64 // cost for each key, or -1 after its reset; a hold with one cost is on the first key
+	amounts  []int64 // the costs when it was opened
 	deadline int64
 	ended    bool // whether it was committed
 	expired  bool
@@ -270,7 +271,7 @@ func (p *holdPlayer) open(keys int) {
 	if !allowed {
 		return
 	}
-	h.hold, h.deadline = got, p.at+ttl.Microseconds()
+	h.hold, h.deadline, h.amounts = got, p.at+ttl.Microseconds(), slices.Clone(h.costs)
 	for i, n := range h.costs {
 		p.keys[i].Hold(p.limit, p.at, h.id, n, h.deadline)
 	}
@@ -329,7 +330,7 @@ func (p *holdPlayer) commit() {
 	}
 	p.tracef("commit %s %v", h.id, actual)
 	_, err := h.hold.CommitAt(background, p.now(), actual...)
-	if p.mustFind(h, err, h.ended); h.ended {
+	if p.mustFind(h, err, h.ended, p.hasUncounted(h, actual)); h.ended {
 		return
 	}
 	for i := range h.costs {
@@ -349,7 +350,7 @@ func (p *holdPlayer) extend() {
 	ttl = min(ttl, headgate.MaxHoldTTL)
 	p.tracef("extend %s %v", h.id, ttl)
 	_, err := h.hold.ExtendAt(background, p.now(), ttl)
-	p.mustFind(h, err, false)
+	p.mustFind(h, err, false, false)
 	for i := range h.costs {
 		if p.keys[i].IsOpen(h.id) {
 			h.deadline = p.at + ttl.Microseconds()
@@ -358,20 +359,32 @@ func (p *holdPlayer) extend() {
 	}
 }
 
+// hasUncounted reports whether a key that does not know the hold has not counted the
+// units above its amount.
+func (p *holdPlayer) hasUncounted(h *playedHold, actual []int64) bool {
+	for i, n := range actual {
+		if n > h.amounts[i] && !p.keys[i].IsOpen(h.id) {
+			return true
+		}
+	}
+	return false
+}
+
 // mustFind fails if err is not that of an operation on the hold h. repeated is true if
 // the operation repeats the commit of a hold that has ended. An operation that finds the
-// hold on some keys only is an error if these are slots, which another hold may have.
-func (p *holdPlayer) mustFind(h *playedHold, err error, repeated bool) {
+// hold on some keys only is an error if these are slots, which another hold may have, or
+// if units are uncounted; see hasUncounted.
+func (p *holdPlayer) mustFind(h *playedHold, err error, repeated, uncounted bool) {
 	open := 0
 	for i := range h.costs {
 		if p.keys[i].IsOpen(h.id) {
 			open++
 		}
 	}
-	found := repeated || open == len(h.costs) || open > 0 && !p.limit.Concurrent
+	found := repeated || open == len(h.costs) || open > 0 && !p.limit.Concurrent && !uncounted
 	switch {
 	case h.ended && p.at >= h.deadline: // the record may be removed
-	case repeated && p.limit.Concurrent && slices.Contains(h.costs, -1): // and that of a key that was reset
+	case repeated && (p.limit.Concurrent || uncounted) && slices.Contains(h.costs, -1): // and that of a key that was reset
 	case found && err == nil:
 	case !found && (errors.Is(err, headgate.ErrUnknownHold) || errors.Is(err, headgate.ErrExpiredHold)):
 	default:

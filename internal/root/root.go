@@ -23,7 +23,7 @@ var (
 		context.Context, headgate.Store, headgate.Instant, time.Duration, []headgate.HoldOp, []int, []headgate.HoldResult,
 	) (headgate.Instant, error))
 	holdError = hooks.HoldError.(func(
-		[]headgate.HoldResult, func(int) headgate.Rule, headgate.Instant, headgate.Instant, headgate.StoreErrorReason,
+		[]headgate.HoldResult, func(int) (headgate.Rule, int64), headgate.Instant, headgate.Instant, headgate.StoreErrorReason,
 	) error)
 	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
@@ -77,12 +77,14 @@ func ExtendHolds(
 
 // HoldError returns the error of an operation on a hold, from the results of its limits:
 // nil, or an error that matches [headgate.ErrExpiredHold] or [headgate.ErrUnknownHold].
-// ruleOf returns the rule of the i-th limit. at is the instant of the operation, expires
-// the deadline of the hold, and degraded the reason why a failure mode opened it.
+// limitOf returns the rule of the i-th limit and, for a commit, by how many units the
+// actual cost is above the amount of the hold; otherwise 0 or less. at is the instant of
+// the operation, expires the deadline of the hold, and degraded the reason why a failure
+// mode opened it.
 func HoldError(
-	results []headgate.HoldResult, ruleOf func(i int) headgate.Rule, at, expires headgate.Instant, degraded headgate.StoreErrorReason,
+	results []headgate.HoldResult, limitOf func(i int) (headgate.Rule, int64), at, expires headgate.Instant, degraded headgate.StoreErrorReason,
 ) error {
-	return holdError(results, ruleOf, at, expires, degraded)
+	return holdError(results, limitOf, at, expires, degraded)
 }
 
 // HoldID returns the id of a hold for the text that a caller passed, or a random id if

@@ -32,7 +32,7 @@ func (s *ActiveConfig) AdmitHeld(ctx context.Context, now headgate.Instant, ttl 
 	if s.observer != nil {
 		s.begin(a)
 	}
-	call, operation := &holdCall{headgate.OpenHold, now, ttl, []OpenHold{*h}}, Hold
+	call, operation := &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl, holds: []OpenHold{*h}}, Hold
 	if err = s.changeHolds(ctx, call, a); errors.Is(err, headgate.ErrTooManyHolds) || errors.Is(err, headgate.ErrStoreFull) {
 		operation, err = Take, s.takeUnheld(ctx, now, h.Checks, a, err)
 	}

@@ -140,6 +140,7 @@ type Rule struct {
 	queues    bool // whether the algorithm has a queue
 	onlyHolds bool // whether only holds take units
 	onError   headgate.OnStoreError
+	holds     headgate.HoldSettings
 }
 
 // Capacity returns the number of units that a full or unused key has. In a decision,
@@ -306,6 +307,6 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 	return &Rule{
 		Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm, Lease: rule.Lease,
 		text: rule.Limit.String(), bound: bound, queues: rule.Algorithm.Queues(), onlyHolds: rule.Algorithm.OnlyHolds(),
-		onError: rule.OnStoreError,
+		onError: rule.OnStoreError, holds: rule.Holds,
 	}, nil
 }

@@ -15,7 +15,7 @@ import (
 // store fails, the other calls are made. The decision in a is that of a peek with cost 0
 // on all checks of all holds.
 func (s *ActiveConfig) Extend(ctx context.Context, now headgate.Instant, ttl time.Duration, holds []OpenHold, a *Answer) error {
-	return s.applyHolds(ctx, &holdCall{headgate.ExtendHold, now, ttl, holds}, a)
+	return s.applyHolds(ctx, &holdCall{verb: headgate.ExtendHold, now: now, ttl: ttl, holds: holds}, a)
 }
 
 // checkExtended returns an error if a call extends holds with too many checks.

@@ -46,16 +46,18 @@ func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.
 }
 
 // Commit ends h with the actual cost of each check, in the order of the checks. The
-// decision in a is that of a peek with cost 0. It changes the amounts in h.
+// decision in a is that of a peek with cost 0. It changes the amounts in h. It returns an
+// error if a limit does not know the hold and has not counted the units above its amount.
 func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *OpenHold, actual []int64, a *Answer) error {
 	if len(actual) != len(h.Checks) {
 		return &CheckError{Index: -1, Field: "actual", Err: fmt.Errorf("%w: the number of actual costs is %d; must be %d, one for each check of the hold",
 			ErrInvalidRequest, len(actual), len(h.Checks))}
 	}
+	amounts := make([]int64, len(h.Checks))
 	for i := range h.Checks {
-		h.Checks[i].Cost = actual[i]
+		amounts[i], h.Checks[i].Cost = h.Checks[i].Cost, actual[i]
 	}
-	return s.applyHold(ctx, &holdCall{verb: headgate.CommitHold, now: now}, h, a)
+	return s.applyHold(ctx, &holdCall{verb: headgate.CommitHold, now: now, amounts: amounts}, h, a)
 }
 
 // Cancel ends h as if nothing had been charged: it is Commit with 0.
@@ -82,6 +84,8 @@ type holdCall struct {
 	now   headgate.Instant
 	ttl   time.Duration
 	holds []OpenHold
+
+	amounts []int64 // amount of each check of a hold that is committed
 }
 
 // applyHold executes a call on one hold.
@@ -277,7 +281,7 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 		for to < len(c.holds) && c.holds[to] == i {
 			to++
 		}
-		h.Err = root.HoldError(c.results[from:to], func(j int) headgate.Rule { return c.rules[from+j].ofHold() }, at, h.Expires, h.Degraded)
+		h.Err = root.HoldError(c.results[from:to], func(j int) (headgate.Rule, int64) { return call.limitOf(c, from+j) }, at, h.Expires, h.Degraded)
 		if from = to; h.Err == nil {
 			h.expireAt(call, deadlines[i], at)
 			changed = true
@@ -301,9 +305,14 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 	return call.firstError()
 }
 
-// ofHold returns the fields of the rule that decide whether a hold has been lost.
-func (r *Rule) ofHold() headgate.Rule {
-	return headgate.Rule{Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}
+// limitOf returns the fields of the rule of charge i that decide whether a hold has been
+// lost and, for a commit, by how many units the actual cost is above the amount.
+func (call *holdCall) limitOf(c *charges, i int) (rule headgate.Rule, excess int64) {
+	r := c.rules[i]
+	if call.verb == headgate.CommitHold {
+		excess = c.Ops[i].Cost - r.holds.Amount(call.amounts[c.checks[i]], r.Capacity())
+	}
+	return headgate.Rule{Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}, excess
 }
 
 // allowAll sets the fields that addResults sets, for a request whose limits are not

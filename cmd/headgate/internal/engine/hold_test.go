@@ -193,6 +193,45 @@ func TestHoldWithLostSlot(t *testing.T) {
 	}
 }
 
+// A rate that does not know a hold has not counted the units above its amount. The error
+// has their number, also if the policy caps the amount. The other rates are changed.
+func TestHoldWithLostRate(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{
+		"capped": {Limits: limits("10/1h"), Holds: headgate.HoldSettings{CapAmount: true}}, "other": {Limits: limits("20/1h")},
+	}})
+	lost, capped, other := inline("k", "10/1h"), engine.Check{Policy: "capped", Key: "k", Cost: 14}, engine.Check{Policy: "other", Key: "k", Cost: 4}
+	lost.Cost = 4
+	h, a := mustHold(t, e, start, time.Minute, lost, capped, other)
+	for _, c := range []engine.Check{lost, capped} {
+		if err := e.DecideAt(t.Context(), start, headgate.Reset, []engine.Check{c}, &a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := h.Token()
+	for _, c := range []struct {
+		actual []int64
+		want   string // in the error; empty for none
+	}{
+		{[]int64{7, 12, 2}, `not counted (3 under "10/1h", 2 under "capped")`},
+		{[]int64{7, 12, 2}, `not counted (3 under "10/1h", 2 under "capped")`},
+		{[]int64{4, 10, 2}, ""},
+	} {
+		h, err := engine.ParseHold(token, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = e.ActiveConfig().Commit(t.Context(), start, &h, c.actual, &a)
+		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, headgate.ErrUnknownHold) || !strings.Contains(engine.Reason(err), c.want)) {
+			t.Errorf("commit %d: got error %v want %s", c.actual, err, c.want)
+		}
+	}
+	other.Cost = 0
+	if err := e.DecideAt(t.Context(), start, headgate.Peek, []engine.Check{other}, &a); err != nil || a.Remaining != 18 {
+		t.Errorf("the other rate after the commit: got %+v, error %v want 18 remaining", a.Decision, err)
+	}
+}
+
 // A hold whose policy has changed or is gone.
 func TestHoldAfterReload(t *testing.T) {
 	t.Parallel()

@@ -91,6 +91,23 @@ func TestCommitSameCost(t *testing.T) {
 	}
 }
 
+// A limit that does not know the hold has not counted the cost above the amount.
+func TestCommitUncounted(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, nil)
+	_, h := s.hold("/v1/hold", `{"ttl":"1h","checks":[{"limit":"10/365d","key":"k","cost":6},{"policy":"login","key":"k","cost":2}]}`)
+	s.post("/v1/reset", `{"policy":"login","key":"k"}`)
+	for range 2 {
+		status, got := s.hold("/v1/commit", `{"hold":"`+h.Hold+`","actual":[1,5]}`)
+		if status != 404 || got.Error != "unknown_hold" || !strings.Contains(got.Detail, `not counted (3 under "login")`) {
+			t.Errorf("got %d %+v want an unknown hold with 3 units under login", status, got)
+		}
+	}
+	if _, got := s.hold("/v1/peek", `{"limit":"10/365d","key":"k"}`); got.Remaining != 9 {
+		t.Errorf("the other limit: got %+v want 9 remaining", got)
+	}
+}
+
 // A hold that was allowed while the store was unavailable has nothing to correct.
 func TestHoldOfOutage(t *testing.T) {
 	t.Parallel()

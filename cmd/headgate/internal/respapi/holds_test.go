@@ -112,6 +112,21 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// A limit that does not know the hold has not counted the cost above the amount.
+func TestCommitUncounted(t *testing.T) {
+	c, _ := newHoldClient(t, false)
+	token, _ := tokenIn(t, c.do("HG.HOLD", "a", "30s", "api", "k", "6", "login", "k", "2"))
+	c.do("HG.RESET", "login", "k")
+	for range 2 {
+		if got := c.do("HG.COMMIT", token, "1", "5"); !strings.HasPrefix(got, "-NOHOLD unknown hold") || !strings.Contains(got, `not counted (3 under "login:5/15m", 3 under "login:20/d")`) {
+			t.Errorf("got %q want an unknown hold with 3 units under login", got)
+		}
+	}
+	if got := c.do("HG.PEEK", "api", "k", "0"); field(got, "remaining") != ":199" {
+		t.Errorf("the other limit: got %q want 199 remaining", got)
+	}
+}
+
 func TestHoldErrors(t *testing.T) {
 	c, _ := newHoldClient(t, false)
 	open, _ := tokenIn(t, c.do("HG.HOLD", "a", "30s", "login", "k", "2"))
