@@ -384,7 +384,7 @@ func (p *holdPlayer) mustFind(h *playedHold, err error, repeated, uncounted bool
 	found := repeated || open == len(h.costs) || open > 0 && !p.limit.Concurrent && !uncounted
 	switch {
 	case h.ended && p.at >= h.deadline: // the record may be removed
-	case repeated && (p.limit.Concurrent || uncounted) && slices.Contains(h.costs, -1): // and that of a key that was reset
+	case repeated && (p.limit.Concurrent || uncounted) && slices.Contains(h.costs, -1): // its key was reset
 	case found && err == nil:
 	case !found && (errors.Is(err, headgate.ErrUnknownHold) || errors.Is(err, headgate.ErrExpiredHold)):
 	default:
