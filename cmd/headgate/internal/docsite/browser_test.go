@@ -19,7 +19,8 @@ import (
 // testLayout: on a phone and on a desktop, light and dark, no page is wider than the
 // screen, wide code blocks and tables scroll, all pictures load, and axe-core finds
 // nothing serious. All pages have one theme, so axe-core checks a third of them. Design
-// decisions contain little but text, so they are only checked on a phone, without axe-core.
+// decisions contain little but text, so they are only checked on a phone, without
+// axe-core.
 func (s *site) testLayout(t *testing.T) {
 	views := []chromium.View{phone, desktop, phone, desktop}
 	views[1].Dark, views[2].Dark = true, true
