@@ -74,11 +74,11 @@ func (b *bound) countRequest(key string, hash uint64) {
 		return
 	}
 	c := newKeyLease(b, key, hash, float64(2*count))
+	c.mu.Lock() // before others find it: only one of them may start its first call
+	defer c.mu.Unlock()
 	if !s.keys.add(c) {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.timer = time.AfterFunc(time.Duration(b.ttl/2), c.tick)
 	c.start(now)
 }

@@ -20,7 +20,7 @@ func (x *holdTransaction) takeUpTo(ctx context.Context) error {
 		g.prepareUpTo(granted, i < last, x.upToTTL(ctx))
 		x.store.send(ctx, []*group{g})
 		if err := x.firstError(); err != nil {
-			if i > 0 {
+			if last > 0 {
 				x.correct(ctx, x.groups[:min(i+1, last)], 0) // the reply of call i may be lost
 			}
 			return err

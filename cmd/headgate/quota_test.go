@@ -111,6 +111,18 @@ func startEnvoys(t *testing.T, n int, addrs []string) (envoys []*quotaEnvoy, jud
 		envoys = append(envoys, e)
 		all.Go(func() { e.run(ctx, t, i, addrs) })
 	}
+	var stall time.Duration // the longest time in which this process did not run
+	all.Go(func() {
+		ticker := time.NewTicker(10 * time.Millisecond)
+		defer ticker.Stop()
+		for last := time.Now(); ctx.Err() == nil; last = time.Now() {
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+			}
+			stall = max(stall, time.Since(last))
+		}
+	})
 	begin := time.Now()
 	return envoys, func() {
 		cancel()
@@ -121,7 +133,9 @@ func startEnvoys(t *testing.T, n int, addrs []string) (envoys []*quotaEnvoy, jud
 			admitted = append(admitted, times...)
 		}
 		t.Logf("%d requests admitted in %v, %.0f per second", len(admitted), time.Since(begin).Round(time.Millisecond), float64(len(admitted))/time.Since(begin).Seconds())
-		if above := quotaclient.AboveBucket(admitted, 2000, time.Second.Microseconds(), 4000); above > 0 {
+		// The bound holds if no message takes longer than 250 ms. On a machine that stops
+		// this process for a long time, messages may be later.
+		if above := quotaclient.AboveBucket(admitted, 2000, time.Second.Microseconds(), 4000); above > 0 && stall < 100*time.Millisecond {
 			t.Errorf("a span has %d requests above the limit", above)
 		}
 	}

@@ -57,7 +57,7 @@ func (q *quotas) load() QuotaStats {
 func (h *Handler) warnQuota(rule string, err error) {
 	if h.stats.quotas.warnedRule.CompareAndSwap(false, true) {
 		h.opts.Log.Warn("rate limit quota cannot be assigned", "api", "envoy", "rule", rule, "error", err,
-			"advice", "set algorithm: token_bucket in the rule, and use Redis or memory as the store; this warning is logged once")
+			"advice", "set algorithm: token_bucket in the rule, and use Redis, memcached or memory as the store; this warning is logged once")
 	}
 }
 
