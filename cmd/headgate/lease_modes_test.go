@@ -13,7 +13,7 @@ import (
 // A reload switches leases on and off. Every allowed unit is spent in the store once.
 func TestReloadSwitchesLeases(t *testing.T) {
 	t.Parallel()
-	const off, auto, other = "lease: off", "lease: auto", "lease: {share: 1%, ttl: 10ms}"
+	const off, auto, other = "lease: off", "lease: auto", "lease: {share: 1%, ttl: 1s}"
 	s := startLeasing(t, testserver.Redis(t), "  p: {limits: [100000/366d], "+off+"}\n", "")
 	spent := int64(0)
 	ask := func() decided {
