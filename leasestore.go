@@ -102,6 +102,11 @@ type LeaseResult struct {
 	TTL time.Duration
 }
 
+// Validity returns how long a process may spend the lease, from before it sent the
+// request. Its clock may be slower than that of the store by 1 %, and the store's clock
+// counts in µs.
+func (r *LeaseResult) Validity() time.Duration { return r.TTL/100*99 - time.Microsecond }
+
 // LeaseStore is a [HoldStore] from which a process can take units in advance. A lease is
 // a number of units of one key that one process may spend, until the lease ends. The
 // units of a lease count as spent for every other process. In a bucket, they do not

@@ -14,7 +14,7 @@ import (
 // was denied in memory, that call is a peek. With a time from the caller, the inner store
 // decides all ops.
 func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
-	if !anyLeased(ops) {
+	if !slices.ContainsFunc(ops, func(op headgate.Op) bool { return isLeased(op.Bound) }) {
 		return s.inner.ApplyAll(ctx, now, ops, peek, decisions)
 	}
 	if len(decisions) != len(ops) {
@@ -29,33 +29,15 @@ func (s *Store) ApplyAll(ctx context.Context, now headgate.Instant, ops []headga
 		denied = m.decide(peek)
 	}
 	err := m.askStore(ctx, now, peek || denied)
-	if err != nil || !peek && !allAllowed(decisions) {
+	if err != nil || !peek && slices.ContainsFunc(decisions, func(d headgate.Decision) bool { return !d.Allowed }) {
 		m.undo()
 	}
 	return err
 }
 
-func anyLeased(ops []headgate.Op) bool {
-	for i := range ops {
-		if isLeased(ops[i].Bound) {
-			return true
-		}
-	}
-	return false
-}
-
 func isLeased(b headgate.Bound) bool {
 	_, ok := b.(*bound)
 	return ok
-}
-
-func allAllowed(decisions []headgate.Decision) bool {
-	for i := range decisions {
-		if !decisions[i].Allowed {
-			return false
-		}
-	}
-	return true
 }
 
 // multi is one call of ApplyAll.

@@ -156,7 +156,7 @@ func (c *keyLease) finish(q *call, sent, now int64, result *headgate.LeaseResult
 	if c.id, c.units = q.op.ID, result.Units; result.Units == 0 {
 		c.id = headgate.HoldID{}
 	} else {
-		r.validUntil = sent + validity(result.TTL)
+		r.validUntil = sent + int64(result.Validity())
 	}
 	c.size.adjustMax(granted < q.op.Want && result.Allowed, b.renewalMax())
 	r.renewBelow = c.size.renewBelow(result.Units, b.ttl)
@@ -176,10 +176,6 @@ func (r *decisionState) nextTick(sent int64, b *bound, ttl int64) int64 {
 	}
 	return b.ttl / 2
 }
-
-// validity returns how long a process may spend a lease that ends after ttl, in ns. Its
-// clock may be slower than that of the store by 1 %. The store's clock has µs.
-func validity(ttl time.Duration) int64 { return int64(ttl)/100*99 - int64(time.Microsecond) }
 
 // resetTimer calls tick after the given time, in ns. c.mu must be locked.
 func (c *keyLease) resetTimer(after int64) {

@@ -344,7 +344,7 @@ func (s *quotaStream) take(ctx context.Context, active *engine.ActiveConfig, b *
 			return nil, g.settle(ctx, active, sent, 0)
 		}
 		g.leases = append(g.leases, l)
-		g.max, g.deadline = min(g.max, r.Units), min(g.deadline, sent+validity(r.TTL))
+		g.max, g.deadline = min(g.max, r.Units), min(g.deadline, sent+r.Validity())
 	}
 	b.resize(want, g.max)
 	now := s.now()
@@ -365,7 +365,7 @@ func (s *quotaStream) extend(ctx context.Context, active *engine.ActiveConfig, g
 		if !ok || err != nil {
 			return ok, err
 		}
-		deadline = min(deadline, sent+validity(r.TTL))
+		deadline = min(deadline, sent+r.Validity())
 	}
 	g.deadline = deadline
 	return true, nil

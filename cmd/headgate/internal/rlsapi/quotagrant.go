@@ -123,10 +123,6 @@ func (l *quotaLease) end(ctx context.Context, s *engine.ActiveConfig, more int64
 	return err
 }
 
-// validity returns how long a client may spend a lease that ends after ttl: its clock may
-// be slower than that of the store by 1 %.
-func validity(ttl time.Duration) time.Duration { return ttl/100*99 - time.Microsecond }
-
 // spend subtracts requests of a report, and returns how many the grant does not cover.
 func (g *grant) spend(requests int64) int64 {
 	n := min(requests, g.rest)
