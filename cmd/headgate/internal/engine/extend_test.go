@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type partlyFailingStore struct {
 	*memstore.Store
 	fails          func(key string) bool
+	mu             sync.Mutex
 	calls, longest int // number of calls, and maximum number of ops of one
 }
 
@@ -25,7 +27,9 @@ func (s *partlyFailingStore) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
 	if verb == headgate.ExtendHold {
+		s.mu.Lock()
 		s.calls, s.longest = s.calls+1, max(s.longest, len(ops))
+		s.mu.Unlock()
 		if slices.ContainsFunc(ops, func(op headgate.HoldOp) bool { return s.fails(op.Key) }) {
 			return 0, &headgate.StoreError{Reason: headgate.ReasonUnreachable, Err: fmt.Errorf("connection refused")}
 		}
