@@ -29,7 +29,9 @@ EACH     := $(CURDIR)/scripts/each-module
 # All packages of the released modules, those with the longest tests first.
 SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
 # Tests of faults of servers, of killed processes, and of the model of leases with mistakes.
-FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes|^TestLeases
+FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes|^TestLeases|^TestRedisUnavailable|^TestSilentConnections|^TestMemcachedServerUnavailable|^TestOneNodeUnavailable
+# Tests of how the demo page looks in a browser.
+PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests of many keys or of a long log in one goroutine, in which no data race is possible.
@@ -117,14 +119,14 @@ test-full: setup-long
 
 .PHONY: test-race
 test-race: setup
-	go test -race -short -vet=off -skip '$(PROGRAMS)|$(SEQUENTIAL)' -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$)
+	go test -race -short -vet=off -skip '$(PROGRAMS)|$(PAGES)|$(SEQUENTIAL)' -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$)
 
 # Test every package with two additional algorithms. This proves that packages read the table
 # of algorithms and do not compare names. Faults of servers and other programs, which tests spend
 # most time on, do not depend on the algorithms.
 .PHONY: test-made-up
 test-made-up: setup
-	scripts/test-made-up-algorithm -short -vet=off -skip '$(FAULTS)|$(PROGRAMS)' -p $(PARALLEL)
+	scripts/test-made-up-algorithm -short -vet=off -skip '$(FAULTS)|$(PAGES)|$(PROGRAMS)' -p $(PARALLEL)
 
 # Test the importable modules with the versions of their own go.mod files. All other tests
 # run with the highest version that any module requires. Faults of servers and the scripts do

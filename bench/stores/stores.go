@@ -47,6 +47,7 @@ func Redis() []Row {
 		{Name: "ulule", New: newUlule},
 		{Name: "throttled", New: newThrottled},
 		{Name: "rueidis counter", New: newCounter},
+		{Name: "headgate's reads and writes alone", New: newFloor, Floor: true},
 		{Name: "a script: TIME, GET, SET", New: newScript(timeGetSet), Floor: true},
 		{Name: "an empty script", New: newScript(empty), Floor: true},
 	}
