@@ -280,16 +280,16 @@ func (h *Hold) Replayed() bool { return h.replayed }
 func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 
 // Commit ends the hold with the actual cost of each check, in the order of the checks. It
-// returns the decision of a peek with cost 0. [HoldSettings.Over] defines what happens if
-// an actual cost is above the amount of the hold. Commit may be called again if its reply
-// was lost: only the first call has an effect. If the id of the hold is random, a call
-// waits for a commit of h that is in progress. Commit returns [ErrExpiredHold] or
-// [ErrUnknownHold] if the hold is not open. If only some limits know the hold, it
-// corrects these, and returns the error in two cases: a slot under a limit of concurrent
-// units is lost, or an actual cost is above the amount under a limit that does not know
-// the hold. The error then has the number of units that this limit has not counted; see
-// [Limiter.Debit]. The commit of a hold that a failure mode allowed without a charge has
-// no effect.
+// returns the decision of a peek with cost 0. [HoldSettings.ExcessPolicy] defines what
+// happens if an actual cost is above the amount of the hold. Commit may be called again
+// if its reply was lost: only the first call has an effect. If the id of the hold is
+// random, a call waits for a commit of h that is in progress. Commit returns
+// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open. If only some limits know
+// the hold, it corrects these, and returns the error in two cases: a slot under a limit
+// of concurrent units is lost, or an actual cost is above the amount under a limit that
+// does not know the hold. The error then has the number of units that this limit has not
+// counted; see [Limiter.Debit]. The commit of a hold that a failure mode allowed without
+// a charge has no effect.
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }

@@ -96,7 +96,7 @@ func (h *Hold) outcome(at Instant, checks []Check, actual []int64, results []Hol
 		for j, r := range c.Limiter.policy.rules() {
 			rules, excess = append(rules, r), append(excess, 0)
 			if actual != nil {
-				excess[len(excess)-1] = actual[i] - r.Holds.Amount(c.Cost, c.Limiter.bounds[j].Limit())
+				excess[len(excess)-1] = actual[i] - r.Holds.ChargedUnits(c.Cost, c.Limiter.bounds[j].Limit())
 			}
 		}
 	}

@@ -35,14 +35,14 @@ const (
 	ReleaseExpired
 )
 
-// Over is what happens if a commit has more units than the hold.
-type Over uint8
+// ExcessPolicy is what happens if a commit has more units than the hold.
+type ExcessPolicy uint8
 
-// The values of [Over].
+// The values of [ExcessPolicy].
 const (
 	// OweExcess charges the excess when the hold is committed, whether or not it is
 	// available: the key may be overspent.
-	OweExcess Over = iota
+	OweExcess ExcessPolicy = iota
 	// ClipExcess charges only as much of the excess as remains.
 	ClipExcess
 )
@@ -61,8 +61,8 @@ func ParseOnExpiry(text string) (OnExpiry, error) {
 	return 0, fmt.Errorf("%w: on_expiry is %.40q; must be keep or release", ErrInvalidPolicy, text)
 }
 
-// ParseOver returns the value for “owe” or “clip”. The empty text means owe.
-func ParseOver(text string) (Over, error) {
+// ParseExcessPolicy returns the value for “owe” or “clip”. The empty text means owe.
+func ParseExcessPolicy(text string) (ExcessPolicy, error) {
 	switch text {
 	case "", "owe":
 		return OweExcess, nil
@@ -78,9 +78,9 @@ type HoldSettings struct {
 	// OnExpiry is what happens to the units of a hold that expires. The zero value is
 	// [DefaultExpiry].
 	OnExpiry OnExpiry
-	// Over is what happens if the actual cost is above the amount of the hold. The zero
-	// value is [OweExcess].
-	Over Over
+	// ExcessPolicy is what happens if the actual cost is above the amount of the hold.
+	// The zero value is [OweExcess].
+	ExcessPolicy ExcessPolicy
 	// MaxOpen is the maximum number of open holds of a key: 1 to 100,000; 0 means 1,000.
 	// A key also keeps the records of at most MaxOpen holds that have ended before their
 	// deadlines, those with the latest deadlines.
@@ -102,8 +102,8 @@ func (s HoldSettings) Validate() error {
 	switch {
 	case s.OnExpiry > ReleaseExpired:
 		return fmt.Errorf("%w: on_expiry is %d; must be keep or release", ErrInvalidPolicy, s.OnExpiry)
-	case s.Over > ClipExcess:
-		return fmt.Errorf("%w: over is %d; must be owe or clip", ErrInvalidPolicy, s.Over)
+	case s.ExcessPolicy > ClipExcess:
+		return fmt.Errorf("%w: over is %d; must be owe or clip", ErrInvalidPolicy, s.ExcessPolicy)
 	case s.MaxOpen < 0 || s.MaxOpen > MaxOpenHolds:
 		return fmt.Errorf("%w: max_open is %d; must be 1 to %d (0 selects %d)", ErrInvalidPolicy, s.MaxOpen, MaxOpenHolds, DefaultMaxOpenHolds)
 	}
@@ -118,18 +118,18 @@ func (s HoldSettings) MaxOpenOrDefault() int {
 	return s.MaxOpen
 }
 
-// Amount returns the number of units that a hold of n units charges under a limit with
-// the given capacity.
-func (s HoldSettings) Amount(n, capacity int64) int64 {
+// ChargedUnits returns the number of units that a hold of n units charges under a limit
+// with the given capacity.
+func (s HoldSettings) ChargedUnits(n, capacity int64) int64 {
 	if s.CapAmount {
 		return min(n, capacity)
 	}
 	return n
 }
 
-// For returns s, in which [DefaultExpiry] is replaced by the default of the algorithm a.
-// Stores call it in Bind.
-func (s HoldSettings) For(a Algorithm) HoldSettings {
+// WithDefaults returns s, in which [DefaultExpiry] is replaced by the default of the
+// algorithm a. Stores call it in Bind.
+func (s HoldSettings) WithDefaults(a Algorithm) HoldSettings {
 	if s.OnExpiry == DefaultExpiry {
 		if s.OnExpiry = KeepExpired; a.OnlyHolds() {
 			s.OnExpiry = ReleaseExpired

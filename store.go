@@ -46,7 +46,7 @@ type Rule struct {
 	Algorithm Algorithm
 	// OnStoreError is the failure mode of the limit. The zero value means [FailClosed].
 	OnStoreError OnStoreError
-	// Holds are the settings for holds; see [HoldSettings.For].
+	// Holds are the settings for holds; see [HoldSettings.WithDefaults].
 	Holds HoldSettings
 	// Lease are the settings for leases.
 	Lease LeaseSettings

@@ -11,7 +11,7 @@ import (
 // EndedHold is the record of a hold that has ended before its deadline. It takes 24
 // bytes.
 type EndedHold struct {
-	ID       headgate.HoldID // with the checksum of the request; see HoldSums
+	ID       headgate.HoldID // with the checksum of the request; see RequestChecksums
 	Deadline int64           // in µs
 }
 

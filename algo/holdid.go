@@ -8,29 +8,29 @@ import (
 )
 
 // HoldName is the part of a [headgate.HoldID] that identifies a hold among the holds of
-// a key. Stores replace the other 4 bytes by a checksum: see [HoldSums].
+// a key. Stores replace the other 4 bytes by a checksum: see [RequestChecksums].
 type HoldName [12]byte
 
 // NameOf returns the name of a hold.
 func NameOf(id headgate.HoldID) HoldName { return HoldName(id[:len(HoldName{})]) }
 
-// HoldSums has a checksum of the keys and the costs of each hold that a call opens. A
-// hold is stored with the checksum in the last bytes of its id. So a request with the
-// same name and other keys is a conflict, wherever the other keys are stored. Holds whose
-// requests differ have the same checksum with a probability of 2⁻³².
+// RequestChecksums has a checksum of the keys and the costs of each hold that a call
+// opens. A hold is stored with the checksum in the last bytes of its id. So a request
+// with the same name and other keys is a conflict, wherever the other keys are stored.
+// Holds whose requests differ have the same checksum with a probability of 2⁻³².
 //
 // The costs are those of the request. The units that a hold charges can be fewer: if the
 // policy caps them, they depend on the limit, which may change before a repetition.
-type HoldSums map[headgate.HoldID]uint64
+type RequestChecksums map[headgate.HoldID]uint64
 
 // Add adds a key of the hold with the given id, and the sum of its costs in the request,
 // which is cut off at [headgate.MaxWindowUnits]. The order of the calls does not matter.
-func (s HoldSums) Add(id headgate.HoldID, key uint64, cost int64) {
+func (s RequestChecksums) Add(id headgate.HoldID, key uint64, cost int64) {
 	s[id] += mix(key + mix(uint64(cost)))
 }
 
 // ID returns id with the checksum.
-func (s HoldSums) ID(id headgate.HoldID) headgate.HoldID {
+func (s RequestChecksums) ID(id headgate.HoldID) headgate.HoldID {
 	binary.LittleEndian.PutUint32(id[len(HoldName{}):], uint32(mix(s[id])>>32))
 	return id
 }

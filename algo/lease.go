@@ -33,9 +33,9 @@ type LeaseResult struct {
 // Leased returns the number of units of all leases.
 func (l *Ledger) Leased() int64 { return l.leased }
 
-// IsDue reports whether [Ledger.Expire] may change the account or the ledger at t: if a
-// record has expired, or if there is a lease.
-func (l *Ledger) IsDue(t int64) bool { return l.leased > 0 || l.HasExpired(t) }
+// NeedsExpire reports whether [Ledger.Expire] may change the account or the ledger at t:
+// if a record has expired, or if there is a lease.
+func (l *Ledger) NeedsExpire(t int64) bool { return l.leased > 0 || l.HasExpired(t) }
 
 // Lease ends a lease, begins a lease, or both, at t; see [headgate.LeaseStore]. maxOpen
 // is the maximum number of records of a key: with as many, nothing is granted in addition

@@ -12,7 +12,7 @@ import (
 // number of units had been charged at the beginning. It takes 64 bytes. A record of a
 // [Ledger] can also be a lease.
 type Hold struct {
-	ID        headgate.HoldID // its last bytes are a checksum; see HoldSums
+	ID        headgate.HoldID // its last bytes are a checksum; see RequestChecksums
 	Units     int64           // units that the hold charged
 	ChargedAt int64           // where the units were counted; see Account.ChargedAt
 	Deadline  int64           // instant at which the hold expires, in µs
@@ -110,10 +110,10 @@ type Account interface {
 // limit under which they were charged.
 type Ledger struct {
 	Holds   []Hold
-	Unit    Unit     // of the limit under which the latest hold was opened or corrected
-	Changes []Change // changes of the limit since the first open hold began
-	next    int64    // lower bound of the earliest deadline, in µs
-	leased  int64    // units of all leases
+	Unit    Unit          // of the limit under which the latest hold was opened or corrected
+	Changes []LimitChange // changes of the limit since the first open hold began
+	next    int64         // lower bound of the earliest deadline, in µs
+	leased  int64         // units of all leases
 }
 
 // Find returns the index of the hold with the name of the given id, or -1. It compares
@@ -350,7 +350,7 @@ func (l *Ledger) correctDebts(first int, refund func(i int) int64) (by Debt) {
 		h := &l.Holds[i]
 		by = minDebt(by.plus(unit.debtOf(refund(i)), unit.D), h.Least)
 		h.Least = h.Least.minus(by, unit.D)
-		if c < len(l.Changes) && l.Changes[c].Before == i+1 {
+		if c < len(l.Changes) && l.Changes[c].HoldsBefore == i+1 {
 			unit = l.unitBefore(c + 1)
 			by = l.Changes[c].cross(by, unit.D)
 			c++
@@ -366,7 +366,7 @@ func (l *Ledger) remove(i int) {
 	}
 	if i > 0 {
 		before := &l.Holds[i-1].Least
-		if c := l.changeAfter(i - 1); c < len(l.Changes) && l.Changes[c].Before == i {
+		if c := l.changeAfter(i - 1); c < len(l.Changes) && l.Changes[c].HoldsBefore == i {
 			before = &l.Changes[c].Least
 		}
 		*before = minDebt(*before, l.Holds[i].Least)
@@ -389,7 +389,7 @@ func (l *Ledger) removeExpired(t int64) {
 		} else if least := l.newest(); least != nil {
 			*least = minDebt(*least, h.Least)
 		}
-		if c < len(changes) && changes[c].Before == i+1 {
+		if c < len(changes) && changes[c].HoldsBefore == i+1 {
 			l.appendChange(changes[c])
 			c++
 		}

@@ -25,14 +25,14 @@ func (u Unit) debtOf(n int64) Debt {
 	return Debt{whole, r}
 }
 
-// Change is a change of the limit while holds were open. A hold that was opened before
-// the change charged its units under the previous limit. Fields are exported for stores
-// that save a [Ledger].
-type Change struct {
-	Before int   // number of open holds that were opened before the change, at least 1
-	Unit   Unit  // of the limit before the change
-	Cut    int64 // debt in µs that was dropped, because the new limit has a lower capacity
-	Least  Debt  // minimum debt of the segment that begins with the change; see [Hold]
+// LimitChange is a change of the limit while holds were open. A hold that was opened
+// before the change charged its units under the previous limit. Fields are exported for
+// stores that save a [Ledger].
+type LimitChange struct {
+	HoldsBefore int   // number of open holds that were opened before the change, at least 1
+	Unit        Unit  // of the limit before the change
+	Cut         int64 // debt in µs that was dropped, because the new limit has a lower capacity
+	Least       Debt  // minimum debt of the segment that begins with the change; see [Hold]
 }
 
 // cross converts d, by which the debt before the change is too high, to the excess after
@@ -40,7 +40,7 @@ type Change struct {
 // from c.Least. A fraction of a µs is dropped, so that a correction refunds less, never
 // more. d is at most the least debt of the segment before the change. denominator is that
 // of the limit after the change.
-func (c *Change) cross(d Debt, denominator int64) Debt {
+func (c *LimitChange) cross(d Debt, denominator int64) Debt {
 	cut := min(c.Cut, d.Whole)
 	c.Cut -= cut
 	d = minDebt(Debt{Whole: d.Whole - cut}, c.Least)
@@ -63,13 +63,13 @@ func (l *Ledger) adopt(a Account, t int64) {
 	cut, changed := a.Adopt(t, from, l.leased)
 	l.Unit = to
 	if changed && from.D > 0 {
-		l.appendChange(Change{Unit: from, Cut: cut, Least: l.debt(a, t)})
+		l.appendChange(LimitChange{Unit: from, Cut: cut, Least: l.debt(a, t)})
 	}
 }
 
 // appendChange adds a change that follows all open holds, if there is an open hold.
-func (l *Ledger) appendChange(c Change) {
-	if c.Before = len(l.Holds); c.Before > 0 {
+func (l *Ledger) appendChange(c LimitChange) {
+	if c.HoldsBefore = len(l.Holds); c.HoldsBefore > 0 {
 		l.Changes = append(l.Changes, c)
 		l.mergeChanges(len(l.Changes) - 1)
 	}
@@ -78,7 +78,7 @@ func (l *Ledger) appendChange(c Change) {
 // mergeChanges merges change i with the one before if no open hold was opened between
 // them. So a ledger has at most as many changes as holds.
 func (l *Ledger) mergeChanges(i int) {
-	if i < 1 || i >= len(l.Changes) || l.Changes[i-1].Before != l.Changes[i].Before {
+	if i < 1 || i >= len(l.Changes) || l.Changes[i-1].HoldsBefore != l.Changes[i].HoldsBefore {
 		return
 	}
 	c, later := &l.Changes[i-1], l.Changes[i]
@@ -90,7 +90,7 @@ func (l *Ledger) mergeChanges(i int) {
 // changeAfter returns the index of the first change after hold i was opened.
 func (l *Ledger) changeAfter(i int) int {
 	for c := range l.Changes {
-		if l.Changes[c].Before > i {
+		if l.Changes[c].HoldsBefore > i {
 			return c
 		}
 	}
@@ -108,7 +108,7 @@ func (l *Ledger) unitBefore(c int) Unit {
 
 // newest returns the least debt of the newest segment, or nil if no hold is open.
 func (l *Ledger) newest() *Debt {
-	if c := len(l.Changes) - 1; c >= 0 && l.Changes[c].Before == len(l.Holds) {
+	if c := len(l.Changes) - 1; c >= 0 && l.Changes[c].HoldsBefore == len(l.Holds) {
 		return &l.Changes[c].Least
 	}
 	if i := len(l.Holds) - 1; i >= 0 {
@@ -121,9 +121,9 @@ func (l *Ledger) newest() *Debt {
 func (l *Ledger) removeFromChanges(i int) {
 	first := l.changeAfter(i)
 	for c := first; c < len(l.Changes); c++ {
-		l.Changes[c].Before--
+		l.Changes[c].HoldsBefore--
 	}
-	if first == 0 && l.Changes[0].Before == 0 {
+	if first == 0 && l.Changes[0].HoldsBefore == 0 {
 		l.Changes = slices.Delete(l.Changes, 0, 1)
 		return
 	}

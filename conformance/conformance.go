@@ -40,10 +40,10 @@ type Vector struct {
 	Limit     *Limit       `json:"limit,omitempty"`
 	Limits    []NamedLimit `json:"limits,omitempty"`
 
-	// OnExpiry and Over are the settings for holds: keep or release, and owe or clip.
-	// They are empty if the timeline has no holds.
-	OnExpiry string `json:"on_expiry,omitempty"`
-	Over     string `json:"over,omitempty"`
+	// OnExpiry and ExcessPolicy are the settings for holds: keep or release, and owe or
+	// clip. They are empty if the timeline has no holds.
+	OnExpiry     string `json:"on_expiry,omitempty"`
+	ExcessPolicy string `json:"over,omitempty"`
 
 	Timeline []Step   `json:"timeline"`
 	Answers  []Answer `json:"answers"` // the answer to each step of Timeline

@@ -338,7 +338,7 @@ func encode(t *testing.T, f conformance.File) []byte {
 		if v.Limit != nil {
 			fmt.Fprintf(&b, "      \"algorithm\": %s,\n      \"limit\": %s,\n", line(v.Algorithm), line(v.Limit))
 			if v.OnExpiry != "" {
-				fmt.Fprintf(&b, "      \"on_expiry\": %s,\n      \"over\": %s,\n", line(v.OnExpiry), line(v.Over))
+				fmt.Fprintf(&b, "      \"on_expiry\": %s,\n      \"over\": %s,\n", line(v.OnExpiry), line(v.ExcessPolicy))
 			}
 		} else {
 			b.WriteString("      \"limits\": [" + lines(v.Limits, line) + "],\n")

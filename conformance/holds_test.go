@@ -49,10 +49,10 @@ func (g generator) holds(a algo.Algorithm, n int) conformance.Vector {
 	}
 	v := conformance.Vector{
 		Name: fmt.Sprintf("random_%02d", n+1), Algorithm: string(a.Name), Limit: numbers(l),
-		OnExpiry: []string{"keep", "release"}[g.IntN(2)], Over: []string{"owe", "clip"}[g.IntN(2)],
+		OnExpiry: []string{"keep", "release"}[g.IntN(2)], ExcessPolicy: []string{"owe", "clip"}[g.IntN(2)],
 	}
 	k := &modelledHolds{Holds: model.NewHolds(a.Name), limit: l, amounts: map[string]int64{}, deadlines: map[string]int64{}}
-	k.Release, k.Clip = v.OnExpiry == "release", v.Over == "clip"
+	k.Release, k.Clip = v.OnExpiry == "release", v.ExcessPolicy == "clip"
 	k.last = k.Key.Peek(l, 0, 0)
 	now := int64(1_767_225_600_000_000) + g.Int64N(1e12)
 	floor := now // a limiter may have deleted a key that was unused, with the last time
@@ -172,7 +172,7 @@ func holdPlayer(t *testing.T, store headgate.Store, v *conformance.Vector) func(
 	p := headgate.Policy{Name: "the policy", Algorithm: headgate.Algorithm(v.Algorithm), Limits: []headgate.Limit{limitOf(t, *v.Limit)}}
 	var errs [2]error
 	p.Holds.OnExpiry, errs[0] = headgate.ParseOnExpiry(v.OnExpiry)
-	p.Holds.Over, errs[1] = headgate.ParseOver(v.Over)
+	p.Holds.ExcessPolicy, errs[1] = headgate.ParseExcessPolicy(v.ExcessPolicy)
 	l, err := headgate.New(store, p, nil)
 	if err := errors.Join(errs[0], errs[1], err); err != nil {
 		t.Fatal(err)

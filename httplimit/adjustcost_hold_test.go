@@ -34,10 +34,12 @@ func TestAdjustCostIsExact(t *testing.T) {
 // A higher cost is owed, or with ClipExcess spent as far as units remain.
 func TestAdjustCostAboveCharge(t *testing.T) {
 	t.Parallel()
-	for over, want := range map[headgate.Over]time.Duration{headgate.OweExcess: 6 * time.Hour, headgate.ClipExcess: time.Hour} {
+	for excess, want := range map[headgate.ExcessPolicy]time.Duration{
+		headgate.OweExcess: 6 * time.Hour, headgate.ClipExcess: time.Hour,
+	} {
 		inSynctest(t, func(t *testing.T) {
 			store, p := memstore.New(nil), policy("p", "1/1h burst 10")
-			p.Holds.Over = over
+			p.Holds.ExcessPolicy = excess
 			serve(newMiddlewareOn(t, store, nil, httplimit.Charge{
 				Policy: p, Cost: costs(2), AdjustCost: func(httplimit.Response) int64 { return 15 },
 			})(ok), request("203.0.113.9:1"))
@@ -46,7 +48,7 @@ func TestAdjustCostAboveCharge(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d, err := l.Peek(t.Context(), "203.0.113.9"); err != nil || d.RetryAfter != want {
-				t.Errorf("over %d: retry after %v, error %v; want %v", over, d.RetryAfter, err, want)
+				t.Errorf("excess policy %d: retry after %v, error %v; want %v", excess, d.RetryAfter, err, want)
 			}
 		})
 	}

@@ -90,9 +90,10 @@ type Charge struct {
 	When func(*http.Request) bool
 	// AdjustCost returns the final cost of the request after the handler has returned. A
 	// lower cost than the charge has the same effect as if it had been charged at the
-	// beginning. For a higher cost, HoldSettings.Over of the policy defines whether the
-	// difference is owed, which is the default, or spent as far as units remain. If
-	// AdjustCost is nil, the charge is not changed. See [OnlyFailures] and [OnlyStatus].
+	// beginning. For a higher cost, HoldSettings.ExcessPolicy of the policy defines
+	// whether the difference is owed, which is the default, or spent as far as units
+	// remain. If AdjustCost is nil, the charge is not changed. See [OnlyFailures] and
+	// [OnlyStatus].
 	//
 	// Only the original charge limits parallel requests, so Cost should return the
 	// highest likely cost. The middleware opens a hold before the handler and commits it

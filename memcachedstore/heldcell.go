@@ -52,7 +52,7 @@ func (c *cell) set(b *bound, t int64, next algo.State) algo.State {
 // expire ends the holds and leases that have expired at t. Call it before an operation
 // that may change the key.
 func (c *cell) expire(b *bound, t int64) {
-	if !c.ledger.IsDue(t) {
+	if !c.ledger.NeedsExpire(t) {
 		return
 	}
 	a, before, unit := c.account(b), c.state, c.ledger.Unit
@@ -102,7 +102,7 @@ func appendHolds(b []byte, l *algo.Ledger) []byte {
 	b = appendNumbers(b, l.Unit.P, l.Unit.D, int64(len(l.Changes)))
 	for i := range l.Changes {
 		c := &l.Changes[i]
-		b = appendNumbers(b, int64(c.Before), c.Unit.P, c.Unit.D, c.Cut, c.Least.Whole, c.Least.Rest)
+		b = appendNumbers(b, int64(c.HoldsBefore), c.Unit.P, c.Unit.D, c.Cut, c.Least.Whole, c.Least.Rest)
 	}
 	return b
 }
@@ -134,10 +134,12 @@ func decodeHolds(b []byte) (l algo.Ledger, rest []byte, err error) {
 	l.Unit = algo.Unit{P: r.next(maxA), D: r.next(maxA)}
 	last := int64(0)
 	for changes := r.next(count); changes > 0 && !r.invalid; changes-- {
-		c := algo.Change{Before: int(r.next(count)), Unit: algo.Unit{P: r.next(maxA), D: r.next(maxA)}, Cut: r.next(maxA)}
+		c := algo.LimitChange{
+			HoldsBefore: int(r.next(count)), Unit: algo.Unit{P: r.next(maxA), D: r.next(maxA)}, Cut: r.next(maxA),
+		}
 		c.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(maxA)}
-		r.invalid = r.invalid || int64(c.Before) <= last || c.Unit.D == 0
-		last = int64(c.Before)
+		r.invalid = r.invalid || int64(c.HoldsBefore) <= last || c.Unit.D == 0
+		last = int64(c.HoldsBefore)
 		l.Changes = append(l.Changes, c)
 	}
 	if r.invalid || count == 0 {

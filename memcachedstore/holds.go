@@ -81,7 +81,7 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 		digests[i] = b.scope.digest(in.Key)
 		q.ops[i] = holdOp{bound: b, id: in.ID, private: in.Private, cost: in.Cost, units: in.Cost, first: i}
 		if verb == headgate.OpenHold {
-			q.ops[i].units = b.holds.Amount(in.Cost, b.limit)
+			q.ops[i].units = b.holds.ChargedUnits(in.Cost, b.limit)
 		}
 	}
 	err := algo.CheckLimits(verb, len(ops), func(i int) (digest, headgate.Limit) { return digests[i], q.ops[i].bound.of })
@@ -101,7 +101,7 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 
 // setSums adds the checksums of the requests to the ids of the holds to open.
 func (q *holdRequest) setSums(keys []digest) {
-	sums := algo.HoldSums{}
+	sums := algo.RequestChecksums{}
 	for i := range q.ops {
 		if op := &q.ops[i]; op.first == i {
 			sums.Add(op.id, binary.BigEndian.Uint64(keys[op.cell][:]), op.sumCost)
@@ -308,7 +308,7 @@ func (x *holdChange) changeHold(op *holdOp) (result headgate.HoldResult) {
 		x.changed[op.cell] = true
 	default:
 		c.addEnded(op, c.ledger.Holds[i])
-		c.ledger.End(x.accounts[op.cell], x.at, i, op.sum, op.bound.holds.Over == headgate.ClipExcess)
+		c.ledger.End(x.accounts[op.cell], x.at, i, op.sum, op.bound.holds.ExcessPolicy == headgate.ClipExcess)
 		x.changed[op.cell] = true
 	}
 	return result

@@ -79,7 +79,7 @@ func TestCommitInterrupted(t *testing.T) {
 	b := mustBind(t, mustNew(t, nil, server.Addr()), "rule", headgate.TokenBucket, "10/1h")
 	mustApplyHold(t, b, headgate.OpenHold, "key", 1, 8)
 	key := b.scope.digest("key")
-	sums := algo.HoldSums{}
+	sums := algo.RequestChecksums{}
 	sums.Add(headgate.HoldID{1}, binary.BigEndian.Uint64(key[:]), 8)
 	c := &cell{key: key}
 	c.addEnded(&holdOp{bound: b}, algo.Hold{ID: sums.ID(headgate.HoldID{1}), Deadline: int64(testInstant) + time.Minute.Microseconds()})
@@ -193,8 +193,9 @@ func TestValueWithHolds(t *testing.T) {
 		{log: &algo.Log{}},
 		{log: logOf(algo.LogEntry{At: 5, Total: 1}, algo.LogEntry{At: 6, Total: 2}), unusedAt: 7},
 	} {
-		c.ledger = algo.Ledger{Holds: holds, Unit: algo.Unit{P: maxA, D: 7}, Changes: []algo.Change{
-			{Before: 1, Unit: algo.Unit{P: 8, D: maxA}, Cut: 9, Least: algo.Debt{Whole: maxA, Rest: 3}}, {Before: 2, Unit: algo.Unit{P: 1, D: 1}},
+		c.ledger = algo.Ledger{Holds: holds, Unit: algo.Unit{P: maxA, D: 7}, Changes: []algo.LimitChange{
+			{HoldsBefore: 1, Unit: algo.Unit{P: 8, D: maxA}, Cut: 9, Least: algo.Debt{Whole: maxA, Rest: 3}},
+			{HoldsBefore: 2, Unit: algo.Unit{P: 1, D: 1}},
 		}}
 		got := cell{raw: c.value()}
 		if err := got.decode(c.log != nil); err != nil {

@@ -113,7 +113,8 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	}
 	b := &bound{
 		store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), of: rule.Limit, deniedBy: []string{rule.Name},
-		holds: rule.Holds.For(a.Name), canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
+		holds:   rule.Holds.WithDefaults(a.Name),
+		canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}
 	if a.NewLog != nil {
 		b.log, err = a.NewLog(rule.Limit)

@@ -66,10 +66,10 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 		if k = b.addHeld(sh, d, t, op); k == nil {
 			return false
 		}
-	} else if !b.takeHeld(k, t, b.holds.Amount(op.Cost, b.limit)) {
+	} else if !b.takeHeld(k, t, b.holds.ChargedUnits(op.Cost, b.limit)) {
 		return false
 	}
-	k.ledger.Open(&k.account, t, openedID(d, op), b.holds.Amount(op.Cost, b.limit), deadline)
+	k.ledger.Open(&k.account, t, openedID(d, op), b.holds.ChargedUnits(op.Cost, b.limit), deadline)
 	b.answerHeld(k, t, &result.Decision)
 	result.Deadline = headgate.Instant(deadline)
 	return true
@@ -81,7 +81,7 @@ func openedID(d digest, op *headgate.HoldOp) headgate.HoldID {
 	if op.Private {
 		return op.ID
 	}
-	sums := algo.HoldSums{}
+	sums := algo.RequestChecksums{}
 	sums.Add(op.ID, d.lo, addCosts(op.Cost, 0))
 	return sums.ID(op.ID)
 }
@@ -94,7 +94,7 @@ func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.Ho
 			return false
 		}
 	}
-	return k == nil || len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.IsDue(t)
+	return k == nil || len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.NeedsExpire(t)
 }
 
 // takeHeld takes n units of a key with open holds, and reserves the memory of one
@@ -122,7 +122,7 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 	if !ok || seen.held() {
 		return nil
 	}
-	next, ok := b.step.Take(seen.state(), t, b.holds.Amount(op.Cost, b.limit))
+	next, ok := b.step.Take(seen.state(), t, b.holds.ChargedUnits(op.Cost, b.limit))
 	if !ok || !slot.lock(seen) {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *h
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	k := sh.keys.get(d)
-	if k == nil || k.ledger.IsDue(t) {
+	if k == nil || k.ledger.NeedsExpire(t) {
 		return false
 	}
 	i := k.ledger.Find(op.ID)
@@ -155,7 +155,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *h
 	}
 	k.account.Step, k.rule = b.corrector, b
 	sh.end(b.store, k, d, t, i, op, b.holds)
-	k.ledger.End(&k.account, t, i, op.Cost, b.holds.Over == headgate.ClipExcess)
+	k.ledger.End(&k.account, t, i, op.Cost, b.holds.ExcessPolicy == headgate.ClipExcess)
 	b.answerHeld(k, t, &result.Decision)
 	b.store.moveToSlot(sh, d, k)
 	return true

@@ -64,7 +64,7 @@ func (x *holdTransaction) bind() error {
 			return fmt.Errorf("memstore: %w: a hold requires %s", headgate.ErrUnsupported, algo.NamesWhere(headgate.Algorithm.CanHold))
 		}
 		if x.verb == headgate.OpenHold {
-			c.n = c.settings().Amount(c.n, x.ops[i].Bound.Limit())
+			c.n = c.settings().ChargedUnits(c.n, x.ops[i].Bound.Limit())
 		}
 	}
 	return nil
@@ -217,8 +217,8 @@ func (x *holdTransaction) setDeadlines(deadlines []int64) {
 }
 
 // sums returns the checksums of the holds to open.
-func (x *holdTransaction) sums() algo.HoldSums {
-	sums, costs := algo.HoldSums{}, x.sumsOf(func(i int) int64 { return x.ops[i].Cost })
+func (x *holdTransaction) sums() algo.RequestChecksums {
+	sums, costs := algo.RequestChecksums{}, x.sumsOf(func(i int) int64 { return x.ops[i].Cost })
 	x.eachTarget(func(i int, t *target, _ int64) { sums.Add(x.ops[i].ID, t.d.lo, costs[i]) })
 	return sums
 }
@@ -226,7 +226,7 @@ func (x *holdTransaction) sums() algo.HoldSums {
 // replayed reports whether the hold was opened before by the same request, and sets its
 // deadlines. It returns [headgate.ErrHoldConflict] if another request opened it, and
 // [headgate.ErrTooManyHolds] if a key has the maximum number of open holds.
-func (x *holdTransaction) replayed(sums algo.HoldSums, deadlines []int64) (found bool, err error) {
+func (x *holdTransaction) replayed(sums algo.RequestChecksums, deadlines []int64) (found bool, err error) {
 	conflict, full := false, -1
 	x.eachTarget(func(i int, t *target, _ int64) {
 		id := sums.ID(x.ops[i].ID)
@@ -314,7 +314,7 @@ func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate
 		result.Deadline = headgate.Instant(x.deadline)
 	default:
 		t.holds.end(x.store, t.held, t.d, x.t, index, op, x.debits[i].settings())
-		t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().Over == headgate.ClipExcess)
+		t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().ExcessPolicy == headgate.ClipExcess)
 	}
 	return result
 }

@@ -35,7 +35,7 @@ type holdRegion struct {
 // slots and of logs.
 type holdShard struct {
 	mu    sync.Mutex
-	keys  heldIndex
+	keys  holdKeyIndex
 	ended map[digest]algo.Ended
 	// spare is a key that was removed, whose memory the next key uses; may be nil.
 	spare  *heldKey

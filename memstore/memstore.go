@@ -180,7 +180,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		secret:   scope,
 		overflow: scope.derive("spare"),
 		deniedBy: []string{rule.Name},
-		holds:    rule.Holds.For(a.Name),
+		holds:    rule.Holds.WithDefaults(a.Name),
 		of:       rule.Limit,
 	}
 	if a.NewLog != nil {

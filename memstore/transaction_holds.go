@@ -17,7 +17,7 @@ func (x *transaction) expireHolds() {
 			continue
 		}
 		t.account = x.accountOf(c)
-		if t.held == nil || !t.held.ledger.IsDue(x.t) {
+		if t.held == nil || !t.held.ledger.NeedsExpire(x.t) {
 			continue
 		}
 		if x.peek {

@@ -85,7 +85,7 @@ func (h *holdOp) flags() (flags byte) {
 	if h.settings.OnExpiry == headgate.ReleaseExpired {
 		flags |= 1
 	}
-	if h.settings.Over == headgate.ClipExcess {
+	if h.settings.ExcessPolicy == headgate.ClipExcess {
 		flags |= 2
 	}
 	if h.undone {
@@ -174,7 +174,7 @@ func (r *rule) newHoldOp(now headgate.Instant, verb headgate.HoldVerb, ttl time.
 	}
 	cost := in.Cost
 	if verb == headgate.OpenHold {
-		cost = r.holds.Amount(cost, r.limit)
+		cost = r.holds.ChargedUnits(cost, r.limit)
 	}
 	o := r.newOp(now, in.Key, holdVerbs[verb], cost)
 	if o.hold = o.unused; o.hold == nil {

@@ -110,7 +110,7 @@ func setSums(verb headgate.HoldVerb, ops ...*op) {
 	if verb != headgate.OpenHold || ops[0].hold.private {
 		return
 	}
-	sums := algo.HoldSums{}
+	sums := algo.RequestChecksums{}
 	for _, o := range ops {
 		key := fnv.New64a()
 		_, _ = key.Write([]byte(o.redisKey))

@@ -99,7 +99,8 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 	}
 	bound := &rule{
 		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), of: r.Limit, deniedBy: []string{r.Name},
-		holds: r.Holds.For(a.Name), canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
+		holds:   r.Holds.WithDefaults(a.Name),
+		canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}
 	bound.shared = s.denials.sharedOf(string(a.Name) + "\x00" + r.Scope)
 	if a.NewLog != nil {

@@ -77,7 +77,9 @@ type playedHold struct {
 // holdTrace plays one random trace and returns its number of steps.
 func (ts *tester) holdTrace(a headgate.Algorithm) int {
 	p := &holdPlayer{tester: ts, limit: ts.holdLimit(a), at: int64(start) + ts.random.Int64N(1e12)}
-	p.settings = headgate.HoldSettings{OnExpiry: headgate.OnExpiry(ts.random.IntN(3)), Over: headgate.Over(ts.random.IntN(2))}
+	p.settings = headgate.HoldSettings{
+		OnExpiry: headgate.OnExpiry(ts.random.IntN(3)), ExcessPolicy: headgate.ExcessPolicy(ts.random.IntN(2)),
+	}
 	if a.OnlyHolds() {
 		p.settings.OnExpiry = headgate.DefaultExpiry
 	}
@@ -85,7 +87,7 @@ func (ts *tester) holdTrace(a headgate.Algorithm) int {
 	for i := range p.keys {
 		p.keys[i] = model.NewHolds(a)
 		p.keys[i].Release = p.settings.OnExpiry == headgate.ReleaseExpired || a.OnlyHolds()
-		p.keys[i].Clip = p.settings.Over == headgate.ClipExcess
+		p.keys[i].Clip = p.settings.ExcessPolicy == headgate.ClipExcess
 	}
 	p.last = headgate.Decision{Limit: p.limit.Capacity(), Remaining: p.limit.Capacity()}
 	steps := 5 + ts.random.IntN(40)

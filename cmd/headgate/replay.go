@@ -225,7 +225,7 @@ func (f *replayFlags) parse() (*replay.Options, []headgate.Policy, error) {
 
 // parseHoldSettings parses the values of --over and --on-expiry.
 func parseHoldSettings(over, onExpiry string) (s headgate.HoldSettings, err error) {
-	if s.Over, err = headgate.ParseOver(over); err != nil {
+	if s.ExcessPolicy, err = headgate.ParseExcessPolicy(over); err != nil {
 		return s, fmt.Errorf("--over: %w", err)
 	}
 	if s.OnExpiry, err = headgate.ParseOnExpiry(onExpiry); err != nil {

@@ -152,7 +152,7 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 		for j := range q.parts[i].Charge.Limits {
 			cost := actual[i]
 			if l := &q.parts[i].Charge.Limits[j]; cost == AsCharged {
-				cost = l.Rule.Holds.Amount(q.parts[i].Cost, l.Bound.Limit())
+				cost = l.Rule.Holds.ChargedUnits(q.parts[i].Cost, l.Bound.Limit())
 			}
 			costs = append(costs, cost)
 		}

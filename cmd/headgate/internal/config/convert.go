@@ -60,7 +60,7 @@ func (l *Lease) settings() headgate.LeaseSettings {
 // h list the values that it parses.
 func (h *Holds) settings() (s headgate.HoldSettings) {
 	s.OnExpiry, _ = headgate.ParseOnExpiry(h.OnExpiry)
-	s.Over, _ = headgate.ParseOver(h.Over)
+	s.ExcessPolicy, _ = headgate.ParseExcessPolicy(h.Over)
 	s.MaxOpen, s.CapAmount = h.MaxOpen, h.CapAmount
 	return s
 }

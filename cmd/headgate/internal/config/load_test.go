@@ -210,7 +210,9 @@ routes:
 	}
 	b := headgate.Policy{
 		Name: "b", Limits: headgate.MustPolicy("5/1h").Limits, Algorithm: headgate.TokenBucket, OnStoreError: headgate.FailClosed,
-		Holds: headgate.HoldSettings{OnExpiry: headgate.ReleaseExpired, Over: headgate.ClipExcess, MaxOpen: 7, CapAmount: true},
+		Holds: headgate.HoldSettings{
+			OnExpiry: headgate.ReleaseExpired, ExcessPolicy: headgate.ClipExcess, MaxOpen: 7, CapAmount: true,
+		},
 		Lease: headgate.LeaseSettings{Share: 10, TTL: time.Second},
 	}
 	if !reflect.DeepEqual(opts.Policies, map[string]headgate.Policy{"a": a, "b": b}) {

@@ -310,7 +310,7 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 func (call *holdCall) limitOf(c *charges, i int) (rule headgate.Rule, excess int64) {
 	r := c.rules[i]
 	if call.verb == headgate.CommitHold {
-		excess = c.Ops[i].Cost - r.holds.Amount(call.amounts[c.checks[i]], r.Capacity())
+		excess = c.Ops[i].Cost - r.holds.ChargedUnits(call.amounts[c.checks[i]], r.Capacity())
 	}
 	return headgate.Rule{Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}, excess
 }

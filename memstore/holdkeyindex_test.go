@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// TestHeldIndexEqualsMap compares the index with a map. Few different hashes make long
+// TestHoldKeyIndexEqualsMap compares the index with a map. Few different hashes make long
 // runs of keys, which also wrap around at the end of the table.
-func TestHeldIndexEqualsMap(t *testing.T) {
+func TestHoldKeyIndexEqualsMap(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		x, want := heldIndex{}, map[digest]*heldKey{}
+		x, want := holdKeyIndex{}, map[digest]*heldKey{}
 		for range 400 {
 			d := digest{hi: 1 + r.Uint64N(6), lo: r.Uint64N(12) - 6}
 			if got := x.get(d); got != want[d] {

@@ -1,16 +1,16 @@
 package memstore
 
-// heldIndex finds the keys with open holds by their digests. It is a hash table with
+// holdKeyIndex finds the keys with open holds by their digests. It is a hash table with
 // linear probing. A key that holds and commits again and again is added and removed each
 // time, which costs several times as much in a map.
-type heldIndex struct {
+type holdKeyIndex struct {
 	table []*heldKey // the length is 0 or a power of two; at most three quarters are used
 	count int
 	swept int // position in the table that sweep has examined last
 }
 
 // get returns the key with digest d, or nil.
-func (x *heldIndex) get(d digest) *heldKey {
+func (x *holdKeyIndex) get(d digest) *heldKey {
 	if len(x.table) == 0 {
 		return nil
 	}
@@ -19,7 +19,7 @@ func (x *heldIndex) get(d digest) *heldKey {
 
 // position returns the position of the key with digest d, or the free position for it.
 // Digests are uniformly distributed, so lo is its own hash.
-func (x *heldIndex) position(d digest) uint64 {
+func (x *holdKeyIndex) position(d digest) uint64 {
 	mask := uint64(len(x.table) - 1)
 	i := d.lo & mask
 	for x.table[i] != nil && x.table[i].digest != d {
@@ -29,7 +29,7 @@ func (x *heldIndex) position(d digest) uint64 {
 }
 
 // add adds a key, whose digest must not be in the index.
-func (x *heldIndex) add(k *heldKey) {
+func (x *holdKeyIndex) add(k *heldKey) {
 	if x.count >= len(x.table)/4*3 {
 		x.grow()
 	}
@@ -37,7 +37,7 @@ func (x *heldIndex) add(k *heldKey) {
 	x.count++
 }
 
-func (x *heldIndex) grow() {
+func (x *holdKeyIndex) grow() {
 	keys := x.table
 	x.table = make([]*heldKey, max(8, 2*len(keys)))
 	for _, k := range keys {
@@ -49,7 +49,7 @@ func (x *heldIndex) grow() {
 
 // remove removes the key with digest d. The keys behind it move up, so that a search does
 // not end before them.
-func (x *heldIndex) remove(d digest) {
+func (x *holdKeyIndex) remove(d digest) {
 	mask := uint64(len(x.table) - 1)
 	free := x.position(d)
 	for i := (free + 1) & mask; x.table[i] != nil; i = (i + 1) & mask {
@@ -62,7 +62,7 @@ func (x *heldIndex) remove(d digest) {
 }
 
 // all yields every key. The index must not change meanwhile.
-func (x *heldIndex) all(yield func(*heldKey) bool) {
+func (x *holdKeyIndex) all(yield func(*heldKey) bool) {
 	for _, k := range x.table {
 		if k != nil && !yield(k) {
 			return
@@ -72,7 +72,7 @@ func (x *heldIndex) all(yield func(*heldKey) bool) {
 
 // sweep yields the keys in the next n positions of the table. A key that is yielded may
 // be removed.
-func (x *heldIndex) sweep(n int, yield func(*heldKey)) {
+func (x *holdKeyIndex) sweep(n int, yield func(*heldKey)) {
 	for range min(n, len(x.table)) {
 		if x.swept++; x.swept >= len(x.table) {
 			x.swept = 0
