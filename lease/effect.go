@@ -13,7 +13,7 @@ type Effect struct {
 	// other fields are zero if it is not.
 	Reason string
 	// Units is the maximum number of units that all processes together have on lease for
-	// one key. If a process is killed, up to so many units stay spent for TTL.
+	// one key. If a process is killed, up to that many units stay spent for one TTL.
 	Units int64
 	TTL   time.Duration
 	// MinCalls and MaxCalls are the minimum and maximum number of calls to the store per
@@ -28,10 +28,10 @@ func EffectOf(rule headgate.Rule) Effect {
 	if reason != "" {
 		return Effect{Reason: reason}
 	}
-	most, ttl := rule.Lease.Max(rule.Limit.Capacity()), rule.Lease.TTLOrDefault()
+	maxUnits, ttl := rule.Lease.Max(rule.Limit.Capacity()), rule.Lease.TTLOrDefault()
 	return Effect{
-		Units: most, TTL: ttl, MinCalls: (2*int64(time.Second) + int64(ttl) - 1) / int64(ttl),
-		MaxCalls: callsPerInterval * int64(time.Second) / minCallInterval(rule, most, ttl),
+		Units: maxUnits, TTL: ttl, MinCalls: (2*int64(time.Second) + int64(ttl) - 1) / int64(ttl),
+		MaxCalls: callsPerInterval * int64(time.Second) / minCallInterval(rule, maxUnits, ttl),
 	}
 }
 

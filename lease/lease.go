@@ -4,18 +4,27 @@
 // decides in memory, and returns the units that were not spent. The processes together
 // do not exceed the limit, with the exceptions below.
 //
-// # What it does
+// # Protocol
 //
-// A rule is leased if [headgate.Rule].Lease is set. All other rules are passed to the
-// inner store and cost nothing more.
+//  1. A rule is leased if [headgate.Rule].Lease is set. A key is leased when this process
+//     had more than three requests for it within one TTL. All other requests are passed
+//     to the inner store.
+//  2. A call takes units from the inner store. The store counts them as spent. It keeps a
+//     lease: a random id, the units, and a deadline one TTL later.
+//  3. A request that the lease covers is decided in memory, in about 0.1 µs and without
+//     an allocation. The process stops spending after 99 % of the TTL, counted from
+//     before it sent the call.
+//  4. A renewal is one call in the background. It reports what was spent, and moves the
+//     unspent units and further ones to a new lease. It is made before the units are used
+//     up. Meanwhile, the process spends its unspent units.
+//  5. A call without a reply is repeated with the same id, so the store grants it once.
+//     After one TTL, the process drops the call and its lease.
+//  6. At the limit, a reply has the time when units are available again. Until then, the
+//     process denies in memory.
+//  7. A key without further requests is released: a call returns the unspent units.
+//  8. A lease that is not renewed expires at its deadline. All its units stay spent.
 //
-// A key is leased when this process had more than three requests for it within one TTL.
-// The process then has a lease: a number of units that only it may spend, until the
-// lease ends. A request that the lease covers is decided in memory, in about 0.1 µs and
-// without an allocation. One call to the inner store renews the lease: it reports what
-// was spent and takes further units. It is made in the background, before the units are
-// used up. If the limit is reached, the process denies in memory until units are
-// available again. All other requests go to the inner store as before.
+// docs/internals/leases.md describes the protocol, its proof and its model.
 //
 // # Bound on allowed units
 //
@@ -23,8 +32,7 @@
 // the lease ends. So all processes together allow at most as many units as the limit
 // without leases, in every time span. This holds if calls or replies are lost or
 // repeated, and if a process is killed. The clocks of the processes need not be
-// synchronized, but each must run within 1 % of the speed of the store's clock. A process
-// stops spending a lease after 99 % of its TTL, counted from before the request was sent.
+// synchronized, but each must run within 1 % of the speed of the store's clock.
 //
 // After a failover that loses writes, and after a jump of the store's clock by more than
 // 1 % of the TTL, up to Share more of the capacity is allowed, once and within one TTL. A
@@ -58,7 +66,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -111,8 +118,8 @@ type Store struct {
 	inner       headgate.LeaseStore
 	maxInFlight int
 	clock       func() int64 // monotonic time of this process in ns, above 0
-	keys        table
-	requests    counters
+	keys        keyTable
+	requests    requestCounters
 
 	ctx      context.Context // ends when Close no longer waits
 	cancel   context.CancelFunc
@@ -163,40 +170,16 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if err != nil || whyNotLeased(leased, inner.Limit()) != "" {
 		return inner, err
 	}
-	most, ttl := leased.Lease.Max(inner.Limit()), leased.Lease.TTLOrDefault()
-	return &bound{
-		Bound: inner, store: s, salt: rand.Uint64(), max: most, capacity: inner.Limit(),
-		ttl: int64(ttl), minCallInterval: minCallInterval(rule, most, ttl), deniedBy: []string{rule.Name},
-	}, nil
-}
-
-// callsPerInterval is the maximum number of calls for a key within its minimum interval,
-// below the limit.
-const callsPerInterval = 8
-
-// minCallInterval returns the minimum time between two calls for one key at the limit, in
-// ns. Within it, the limit makes at most half of the units available that may be on
-// lease. In a sliding log, units count from the call that reports them, so that is made
-// soon.
-func minCallInterval(rule headgate.Rule, most int64, ttl time.Duration) int64 {
-	l, longest := rule.Limit, ttl/16
-	if rule.Algorithm == headgate.SlidingLog {
-		longest = min(longest, l.Period/200)
-	}
-	if l.Period <= 0 || l.Rate <= 0 {
-		return int64(longest)
-	}
-	half := time.Duration(float64(l.Period) / float64(l.Rate) * float64(most) / 2)
-	return int64(min(max(half, time.Millisecond/2), longest))
+	return s.newBound(leased, inner), nil
 }
 
 // Shared reports whether other processes may use the inner store's state; see
 // [headgate.Shared].
 func (s *Store) Shared() bool { return headgate.Shared(s.inner) }
 
-// enter reports whether a call to the inner store may begin. The caller must then call
-// leave.
-func (s *Store) enter() bool {
+// beginCall reports whether a call to the inner store may begin. If it may, the caller
+// must call endCall after the call.
+func (s *Store) beginCall() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.inFlight >= s.maxInFlight {
@@ -207,17 +190,17 @@ func (s *Store) enter() bool {
 	return true
 }
 
-func (s *Store) isClosed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-func (s *Store) leave() {
+func (s *Store) endCall() {
 	s.mu.Lock()
 	s.inFlight--
 	s.mu.Unlock()
 	s.calls.Done()
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // Close returns the units of all leases to the inner store, for at most one second, and
@@ -240,17 +223,17 @@ func (s *Store) Close() error {
 
 // releaseAll returns the units of all leases, several at a time.
 func (s *Store) releaseAll() {
-	next := make(chan *keyLease)
+	next := make(chan *leasedKey)
 	var workers sync.WaitGroup
 	for range min(s.maxInFlight, 32) {
 		workers.Go(func() {
-			for c := range next {
-				c.release(s.ctx)
+			for k := range next {
+				k.release(s.ctx)
 			}
 		})
 	}
-	for _, c := range s.keys.all() {
-		next <- c
+	for _, k := range s.keys.all() {
+		next <- k
 	}
 	close(next)
 	workers.Wait()

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// quiet returns a simulation of eight nodes without faults.
-func quiet(a headgate.Algorithm, load func(*rand.Rand, int) float64) simulation {
+// withoutFaults returns a simulation of eight nodes without faults.
+func withoutFaults(a headgate.Algorithm, load func(*rand.Rand, int) float64) simulation {
 	s := newSimulation(a, 1)
 	s.faults, s.nodes, s.load, s.duration = false, 8, load, 5*time.Second
 	s.lease = headgate.LeaseSettings{Share: headgate.DefaultLeaseShare}
@@ -23,7 +23,7 @@ func TestCrowdAtLimit(t *testing.T) {
 	for a := range leased {
 		t.Run(string(a), func(t *testing.T) {
 			t.Parallel()
-			s := quiet(a, nil)
+			s := withoutFaults(a, nil)
 			rate := perSecond(s.judged())
 			s.load = func(*rand.Rand, int) float64 { return 3 * rate / 8 / 1.25 } // the mean cost is 1.25
 			o := s.check(t)
@@ -49,7 +49,7 @@ func TestLowLoad(t *testing.T) {
 	for a := range leased {
 		t.Run(string(a), func(t *testing.T) {
 			t.Parallel()
-			s := quiet(a, nil)
+			s := withoutFaults(a, nil)
 			rate := perSecond(s.judged())
 			s.load = func(_ *rand.Rand, i int) float64 { return rate / 2 * shares[i] / 1.25 }
 			o := s.check(t)

@@ -111,11 +111,11 @@ func TestSimulationFindsMistakes(t *testing.T) {
 			for seed := range uint64(40) {
 				for _, a := range []headgate.Algorithm{headgate.FixedWindow, headgate.TokenBucket} {
 					s := newSimulation(a, seed)
-					s.slow, s.resets, s.duration = true, false, 5*time.Second
+					s.slowClocks, s.resets, s.duration = true, false, 5*time.Second
 					s.limit = headgate.MustParseLimit("50000/1s")
 					s.load = anyLoad(perSecond(s.limit))
 					s.lease = headgate.LeaseSettings{Share: 50, TTL: time.Second}
-					s.plant = func(inner headgate.LeaseStore) headgate.LeaseStore {
+					s.mistake = func(inner headgate.LeaseStore) headgate.LeaseStore {
 						return &mistaken{LeaseStore: inner, apply: apply, units: map[headgate.HoldID]int64{}, sent: map[headgate.HoldID]bool{}}
 					}
 					if err := judge(a, s.limit, s.run(t).log); err != nil {

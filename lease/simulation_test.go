@@ -40,10 +40,10 @@ type simulation struct {
 	faults    bool
 	// load returns the requests per second of node i, drawn again every 100 ms.
 	load func(r *rand.Rand, i int) float64
-	// plant returns a store with a mistake in the protocol; nil means none.
-	plant func(headgate.LeaseStore) headgate.LeaseStore
-	// slow makes all clocks slow by 1 %.
-	slow bool
+	// mistake returns a store with a mistake in the protocol; nil means none.
+	mistake func(headgate.LeaseStore) headgate.LeaseStore
+	// slowClocks makes all clocks slow by 1 %.
+	slowClocks bool
 	// resets makes nodes reset the key.
 	resets bool
 }
@@ -70,7 +70,7 @@ func (s simulation) run(t *testing.T) (o outcome) {
 		for i := range s.nodes {
 			all.Go(func() {
 				n := &node{simulation: s, t: t, shared: net, number: i, end: end, random: rand.New(rand.NewPCG(s.seed, uint64(i)))}
-				n.live()
+				n.runUntilEnd()
 				mu.Lock()
 				defer mu.Unlock()
 				o.add(n)
@@ -108,20 +108,20 @@ type node struct {
 	stats   lease.Stats
 }
 
-// live runs one life after another.
-func (n *node) live() {
+// runUntilEnd starts the process again after each crash.
+func (n *node) runUntilEnd() {
 	for time.Now().Before(n.end) {
 		l := &link{LeaseStore: n.shared.store, shared: n.shared, random: rand.New(rand.NewPCG(n.random.Uint64(), 0))}
 		var inner headgate.LeaseStore = l
-		if n.plant != nil {
-			inner = n.plant(l)
+		if n.mistake != nil {
+			inner = n.mistake(l)
 		}
 		store, err := lease.New(inner, nil)
 		if err != nil {
 			n.t.Fatal(err)
 		}
 		rate := 0.99 + n.random.Float64()*0.02
-		if n.slow {
+		if n.slowClocks {
 			rate = 0.99
 		}
 		lease.SetClockRate(store, rate)

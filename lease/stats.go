@@ -18,11 +18,11 @@ func (s *Store) Stats() Stats {
 		Decisions: s.totals.decisions.Load(), Calls: s.totals.calls.Load(), Failed: s.totals.failed.Load(),
 		Waited: s.totals.waited.Load(), Stranded: s.totals.stranded.Load(),
 	}
-	for _, c := range s.keys.all() {
+	for _, k := range s.keys.all() {
 		st.Keys++
-		st.Decisions += c.hits.Load()
-		if s.clock() < c.last.Load().validUntil {
-			st.UnspentUnits += c.rest.Load()
+		st.Decisions += k.decisions.Load()
+		if s.clock() < k.state.Load().validUntil {
+			st.UnspentUnits += k.unspent.Load()
 		}
 	}
 	return st

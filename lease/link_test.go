@@ -32,13 +32,14 @@ type shared struct {
 	copies sync.WaitGroup
 }
 
-// noteReset notes that the key is reset now.
+// noteReset records that the key is reset now.
 func (s *shared) noteReset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.resets = append(s.resets, time.Now().UnixMicro())
 }
 
+// note records that units are allowed now.
 func (s *shared) note(units int64) {
 	at := time.Now().UnixMicro()
 	s.mu.Lock()
@@ -67,8 +68,9 @@ func (l *link) latency() time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// travel waits for the latency of one message and reports whether it arrived.
-func (l *link) travel(ctx context.Context) error {
+// deliver waits for the latency of one message. It returns an error if the message is
+// lost.
+func (l *link) deliver(ctx context.Context) error {
 	lost := l.down.Load() || l.shared.faults && l.chance(3)
 	wait := l.latency()
 	if lost {
@@ -96,10 +98,10 @@ func (l *link) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	return &linkBound{b, l}, err
 }
 
-// Apply executes a take or another operation. The units count as allowed even if the
-// decisionState is lost.
+// Apply executes an operation. The units of a take count as allowed even if the reply is
+// lost.
 func (b *linkBound) Apply(ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64) (headgate.Decision, error) {
-	if err := b.link.travel(ctx); err != nil {
+	if err := b.link.deliver(ctx); err != nil {
 		return headgate.Decision{}, err
 	}
 	d, err := b.Bound.Apply(ctx, now, key, verb, cost)
@@ -109,7 +111,7 @@ func (b *linkBound) Apply(ctx context.Context, now headgate.Instant, key string,
 	if verb == headgate.Reset {
 		b.link.shared.noteReset()
 	}
-	if lost := b.link.travel(ctx); lost != nil {
+	if lost := b.link.deliver(ctx); lost != nil {
 		return headgate.Decision{}, lost
 	}
 	return d, err
@@ -117,7 +119,7 @@ func (b *linkBound) Apply(ctx context.Context, now headgate.Instant, key string,
 
 func (l *link) ApplyLease(ctx context.Context, now headgate.Instant, op headgate.LeaseOp) (headgate.LeaseResult, error) {
 	op.Bound = op.Bound.(*linkBound).Bound
-	if err := l.travel(ctx); err != nil {
+	if err := l.deliver(ctx); err != nil {
 		return headgate.LeaseResult{}, err
 	}
 	if l.shared.faults && l.chance(5) {
@@ -127,7 +129,7 @@ func (l *link) ApplyLease(ctx context.Context, now headgate.Instant, op headgate
 		})
 	}
 	result, err := l.shared.store.ApplyLease(ctx, now, op)
-	if lost := l.travel(ctx); lost != nil {
+	if lost := l.deliver(ctx); lost != nil {
 		return headgate.LeaseResult{}, lost
 	}
 	return result, err
