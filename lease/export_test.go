@@ -8,3 +8,24 @@ func SetClockRate(s *Store, rate float64) {
 	start := time.Now()
 	s.clock = func() int64 { return int64(float64(time.Since(start))*rate) + 1 }
 }
+
+// OnClock makes the store call f whenever it has read its clock. Call it before the store
+// is used.
+func OnClock(s *Store, f func()) {
+	clock := s.clock
+	s.clock = func() int64 {
+		now := clock()
+		f()
+		return now
+	}
+}
+
+// Keys returns the number of leased keys. Unlike Stats, it does not read the clock.
+func Keys(s *Store) int64 { return s.keys.size.Load() }
+
+// CallsInFlight returns the number of calls to the inner store that are in flight.
+func CallsInFlight(s *Store) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inFlight
+}
