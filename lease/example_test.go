@@ -42,6 +42,6 @@ func Example() {
 			allowed++
 		}
 	}
-	fmt.Println(allowed, "of 3000 requests were allowed")
-	// Output: 1000 of 3000 requests were allowed
+	fmt.Println("more than 1000 of 3000 requests were allowed:", allowed > 1000)
+	// Output: more than 1000 of 3000 requests were allowed: false
 }

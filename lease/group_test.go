@@ -175,6 +175,16 @@ func (r report) units() (sum int64) {
 	return sum
 }
 
+// leasedUnits returns the units that were admitted from memory.
+func (r report) leasedUnits() (sum int64) {
+	for _, a := range r.log {
+		if a.leased {
+			sum += a.Cost
+		}
+	}
+	return sum
+}
+
 // read returns what the processes have written so far. A process may not have begun.
 func (g *group) read() (r report) {
 	g.t.Helper()
@@ -233,6 +243,17 @@ func (g *group) awaitUnits(n int64) {
 	g.t.Helper()
 	n += g.read().units()
 	g.await("units", func(r report) bool { return r.units() >= n })
+}
+
+// awaitMostlyLeased waits until the processes have admitted the units of one second, and
+// at least half of these from memory.
+func (g *group) awaitMostlyLeased() {
+	g.t.Helper()
+	before := g.read()
+	g.await("decisions from memory", func(r report) bool {
+		units := r.units() - before.units()
+		return units >= int64(perSecond(g.job.limit())) && 2*(r.leasedUnits()-before.leasedUnits()) >= units
+	})
 }
 
 // check fails the test if a span has more units than the limit allows.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"os/exec"
@@ -13,7 +14,7 @@ import (
 // A reload switches leases on and off. Every allowed unit is spent in the store once.
 func TestReloadSwitchesLeases(t *testing.T) {
 	t.Parallel()
-	const off, auto, other = "lease: off", "lease: auto", "lease: {share: 1%, ttl: 1s}"
+	const off, on, other = "lease: off", "lease: {ttl: 2s}", "lease: {share: 1%, ttl: 1s}"
 	s := startLeasing(t, testserver.Redis(t), "  p: {limits: [100000/366d], "+off+"}\n", "")
 	spent := int64(0)
 	ask := func() decided {
@@ -25,7 +26,7 @@ func TestReloadSwitchesLeases(t *testing.T) {
 			t.Fatalf("without leases: got %+v", d)
 		}
 	}
-	for _, change := range [][2]string{{off, auto}, {auto, other}, {other, off}, {off, auto}, {auto, off}} {
+	for _, change := range [][2]string{{off, on}, {on, other}, {other, off}, {off, on}, {on, off}} {
 		s.replace(change[0], change[1])
 		if change[1] != off {
 			eventually(t, "a leased decision after "+change[1], func() bool { return ask().Leased })
@@ -46,10 +47,11 @@ func TestReloadSwitchesLeases(t *testing.T) {
 	}
 }
 
-// The Redis-compatible endpoint returns the field leased as the HTTP API does.
+// The Redis-compatible endpoint returns the field leased as the HTTP API does. A lease
+// lasts longer than redis-cli takes.
 func TestLeasedOverRESP(t *testing.T) {
 	t.Parallel()
-	s := startLeasing(t, testserver.Redis(t), "  p: {limits: [100000/366d], lease: auto}\n", "")
+	s := startLeasing(t, testserver.Redis(t), "  p: {limits: [100000/366d], lease: {ttl: 1m}}\n", "")
 	_, port, err := net.SplitHostPort(s.addrs["resp"])
 	if err != nil {
 		t.Fatal(err)
@@ -69,9 +71,11 @@ func TestLeasedOverRESP(t *testing.T) {
 		s.check("p", "k")
 		return strings.Contains(ask("p", "k"), `"degraded":false,"leased":true}`)
 	})
+	others := 0
 	eventually(t, "the field leased in results", func() bool {
 		s.check("p", "k")
-		reply := ask("p", "k", "1", "p", "other", "1")
+		others++ // a key with several requests would be leased
+		reply := ask("p", "k", "1", "p", fmt.Sprint("other", others), "1")
 		return strings.Contains(reply, `"denied_by":[],"leased":true}`) && strings.Contains(reply, `"denied_by":[]}`)
 	})
 }
@@ -80,9 +84,9 @@ func TestLeasedOverRESP(t *testing.T) {
 func TestFailureModesOfLeasedPolicies(t *testing.T) {
 	t.Parallel()
 	redis := testserver.Redis(t)
-	s := startLeasingOn(t, "redis://"+redis.Addr(), "500ms", `  closed: {limits: [1000/366d], lease: auto, on_store_error: closed}
-  open: {limits: [1000/366d], lease: auto, on_store_error: open}
-  local: {limits: [1000/366d], lease: auto, on_store_error: local}
+	s := startLeasingOn(t, "redis://"+redis.Addr(), "500ms", `  closed: {limits: [10000/366d], lease: {ttl: 3s}, on_store_error: closed}
+  open: {limits: [10000/366d], lease: {ttl: 3s}, on_store_error: open}
+  local: {limits: [10000/366d], lease: {ttl: 3s}, on_store_error: local}
 `, "")
 	leasedAll := func() {
 		t.Helper()
@@ -104,9 +108,9 @@ func TestFailureModesOfLeasedPolicies(t *testing.T) {
 // A leased policy in shadow mode allows every request, and counts its denials.
 func TestLeasedShadowPolicy(t *testing.T) {
 	t.Parallel()
-	s := startLeasing(t, testserver.Redis(t), `  shadow: {limits: [100/366d], lease: {share: 50%}, shadow: true}
-  part: {limits: [100/366d], lease: {share: 50%}, enforce: 50%}
-`, "  - {key: shadow, shadow_mode: true, rate_limit: {limits: [100/366d], lease: {share: 50%}}}\n")
+	const limit = "limits: [100/366d], lease: {share: 50%, ttl: 1m}"
+	s := startLeasing(t, testserver.Redis(t), "  shadow: {"+limit+", shadow: true}\n  part: {"+limit+", enforce: 50%}\n",
+		"  - {key: shadow, shadow_mode: true, rate_limit: {"+limit+"}}\n")
 	leased := false
 	for range 300 {
 		d := s.check("shadow", "k")
@@ -143,8 +147,8 @@ func TestLeasedShadowPolicy(t *testing.T) {
 // small.
 func TestLeasedOverrides(t *testing.T) {
 	t.Parallel()
-	s := startLeasing(t, testserver.Redis(t), `  p: {limits: [5/366d], lease: auto, overrides: {big: [100000/366d], none: 0/s, all: unlimited}}
-  both: {limits: [5/366d, 100000/366d], lease: auto}
+	s := startLeasing(t, testserver.Redis(t), `  p: {limits: [5/366d], lease: {ttl: 1m}, overrides: {big: [100000/366d], none: 0/s, all: unlimited}}
+  both: {limits: [5/366d, 100000/366d], lease: {ttl: 1m}}
 `, "")
 	eventually(t, "a leased decision of the override", func() bool { return s.check("p", "big").Leased })
 	for _, policy := range []string{"p", "both"} {
