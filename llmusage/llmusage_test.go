@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -243,6 +244,38 @@ func TestAnswersWithoutUsage(t *testing.T) {
 	} {
 		r, charged := c.answer.run(t, readAll)
 		if charged != c.charged || r.Err != nil {
+			t.Errorf("%s: got %d charged, %+v want %d", c.name, charged, r, c.charged)
+		}
+	}
+}
+
+// A usage that a provider reports while the answer goes on is not that of the whole
+// answer. A stream that is cut off after it costs the same as one without usage.
+func TestUsageBeforeEnd(t *testing.T) {
+	t.Parallel()
+	const event = `data: {"choices":[{"delta":{"content":"%s"}}],"usage":{"prompt_tokens":30,"completion_tokens":%d}}` + "\n\n"
+	begin, part := fmt.Sprintf(event, "", 0), fmt.Sprintf(event, "Hello, you!!", 3)
+	for _, c := range []struct {
+		name    string
+		body    string
+		whole   bool
+		options llmusage.Options
+		charged int64
+	}{
+		{"at the beginning", begin, false, llmusage.Options{}, 500},
+		{"at the beginning, output follows", begin + `data: {"choices":[{"delta":{"content":"Hello"}}]}` + "\n\n", false, llmusage.Options{}, 500},
+		{"with output", begin + part, false, llmusage.Options{}, 500},
+		{"with output, counted", begin + part, false, llmusage.Options{Aborted: llmusage.CommitCounted}, 33},
+		{"with output, read to the end", begin + part, true, llmusage.Options{}, 33},
+		{"after the output", begin + part + fmt.Sprintf(event, "", 4), false, llmusage.Options{}, 34},
+		{"of a response with its output", responsesStream, false, llmusage.Options{}, 48},
+	} {
+		var body io.Reader = strings.NewReader(c.body)
+		if !c.whole {
+			body = io.MultiReader(body, iotest.ErrReader(errors.New("connection reset")))
+		}
+		answer := tracked{opts: c.options, header: stream, body: body}
+		if r, charged := answer.run(t, readAll); charged != c.charged || r.Err != nil {
 			t.Errorf("%s: got %d charged, %+v want %d", c.name, charged, r, c.charged)
 		}
 	}

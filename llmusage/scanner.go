@@ -16,6 +16,15 @@ const (
 	textKey           // its value is output of the model
 )
 
+// parentKind is the object that contains a usage object.
+type parentKind uint8
+
+const (
+	noParent       parentKind = iota // the answer or event itself
+	messageParent                    // its message
+	responseParent                   // its response
+)
+
 // keys are the keys with a meaning, at any depth.
 var keys = map[string]keyKind{
 	"usage": usageKey, "message": parentKey, "response": parentKey,
@@ -28,7 +37,7 @@ const maxKeyBytes = len("partial_json")
 // scanner reads a JSON text in pieces of any size, without keeping it. It does not check
 // the syntax: what it finds in an invalid text is undefined, but it always stops.
 type scanner struct {
-	found func(usage []byte, inMessage bool) // called for each usage object
+	found func(usage []byte, in parentKind) // called for each usage object
 
 	depth    int
 	objects  uint64 // bit d is set if the value at depth d is an object
@@ -43,12 +52,16 @@ type scanner struct {
 	message  bool    // whether that key is “message”
 	textLen  int64   // bytes of output of the model so far
 
+	textBefore int64 // textLen at the last reset
+
 	capture  []byte
 	captured int // depth of the usage object; 0 if there is none
 }
 
 // reset prepares the scanner for the next JSON text.
-func (s *scanner) reset() { *s = scanner{found: s.found, textLen: s.textLen, capture: s.capture[:0]} }
+func (s *scanner) reset() {
+	*s = scanner{found: s.found, textLen: s.textLen, textBefore: s.textLen, capture: s.capture[:0]}
+}
 
 // feed reads the next bytes of the text.
 func (s *scanner) feed(p []byte) {
@@ -136,7 +149,7 @@ func (s *scanner) close() {
 	}
 	if s.depth == s.captured {
 		if len(s.capture) < maxUsageBytes {
-			s.found(s.capture, s.depth == 3 && s.message)
+			s.found(s.capture, s.parentOfUsage())
 		}
 		s.captured = 0
 	}
@@ -145,4 +158,16 @@ func (s *scanner) close() {
 		s.parent, s.message = otherKey, false
 	}
 	s.wantsKey, s.kind = false, otherKey
+}
+
+// parentOfUsage returns the object that contains the usage object that ends.
+func (s *scanner) parentOfUsage() parentKind {
+	switch {
+	case s.depth < 3:
+		return noParent
+	case s.message:
+		return messageParent
+	default:
+		return responseParent
+	}
 }

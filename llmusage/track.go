@@ -38,8 +38,8 @@ const bytesPerToken = 4
 // Result is how an answer ended.
 type Result struct {
 	Usage Usage // usage that was committed; zero if the estimate was committed
-	// Reported is true if the provider has reported the usage. It is false if the answer
-	// ended before, or has none.
+	// Reported is true if the provider has reported the usage of the whole answer. It is
+	// false if the answer ended before, or has none.
 	Reported bool
 	Status   int   // status of the answer
 	Events   int64 // server-sent events that were read
@@ -119,6 +119,9 @@ type tracker struct {
 	inflate  *inflater    // nil if the answer is not compressed
 	usage    Usage
 	reported bool
+	total    bool      // whether the last usage is that of the whole answer, if no output follows
+	output   int64     // bytes of output before that usage
+	ended    bool      // whether the answer was read to its end
 	extended time.Time // when the hold was opened or last extended
 	once     sync.Once
 }
@@ -147,11 +150,20 @@ func (t *tracker) reader(h http.Header) func([]byte) {
 }
 
 // found is called for each usage object. The one in the message that begins a stream has
-// the final input and the first tokens of the output only.
-func (t *tracker) found(usage []byte, inMessage bool) {
-	if t.usage.merge(usage) && !inMessage {
-		t.reported = true
+// the final input and the first tokens of the output only. A provider may also report the
+// usage with each part of a stream. Such a report is not the total: its event has output,
+// or output follows it, or it has no tokens of output.
+func (t *tracker) found(usage []byte, in parentKind) {
+	if !t.usage.merge(usage) || in == messageParent {
+		return
 	}
+	t.reported, t.output = true, t.scanner.textLen
+	t.total = t.events == nil || in == responseParent || t.usage.Output > 0 && t.output == t.scanner.textBefore
+}
+
+// isTotal reports whether the usage is that of the whole answer.
+func (t *tracker) isTotal() bool {
+	return t.reported && (t.ended || t.total && t.scanner.textLen == t.output)
 }
 
 // Read implements [io.Reader].
@@ -161,6 +173,7 @@ func (t *tracker) Read(p []byte) (int, error) {
 		t.feed(p[:n])
 	}
 	if err != nil {
+		t.ended = err == io.EOF
 		t.finish()
 		return n, err
 	}
@@ -224,12 +237,12 @@ func (t *tracker) finish() {
 
 // result returns what is to be committed.
 func (t *tracker) result() Result {
-	r := Result{Status: t.status, Reported: t.reported}
+	r := Result{Status: t.status, Reported: t.isTotal()}
 	if t.events != nil {
 		r.Events = t.events.count
 	}
 	switch {
-	case t.reported:
+	case r.Reported:
 		r.Usage = t.usage
 	case t.status >= http.StatusBadRequest && t.opts.Failed != nil:
 		r.Actual = t.opts.Failed
