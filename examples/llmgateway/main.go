@@ -114,8 +114,11 @@ func (g *gateway) open(ctx context.Context, now time.Time, tenant string, q *req
 	}
 	resp, err := g.forward(ctx, q)
 	if err != nil {
-		// The request counts, and no tokens. If the commit fails, the estimate stays.
-		_, _ = hold.CommitAt(context.WithoutCancel(ctx), g.now(), costsOf(llmusage.Usage{})...)
+		actual := costsOf(llmusage.Usage{}) // the request counts, and no tokens
+		if ctx.Err() != nil {
+			actual = costsOf(q.estimate) // the client has disconnected, but the model may work
+		}
+		_, _ = hold.CommitAt(context.WithoutCancel(ctx), g.now(), actual...) // after an error, the estimate stays
 		return nil, hold, err
 	}
 	err = llmusage.Track(ctx, resp, hold, &llmusage.Options{

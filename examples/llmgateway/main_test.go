@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -141,6 +142,35 @@ func TestDisconnectCostsEstimate(t *testing.T) {
 	result := <-r.results
 	if result.Reported || result.Actual[1] != 100+13 || result.Err != nil {
 		t.Errorf("got %+v want the estimate of 113 tokens", result)
+	}
+}
+
+// A client that disconnects before the answer begins is charged the estimate as well.
+func TestDisconnectBeforeAnswerCostsEstimate(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	model := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // net/http then notices the end of the connection
+		cancel()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(model.Close)
+	g, err := newGateway(memstore.New(nil), model.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	g.now = func() time.Time { return at }
+	q, err := newRequest([]byte(`{"max_tokens":100}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := g.open(ctx, at, "ann", q); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got error %v want context.Canceled", err)
+	}
+	d, err := g.limits.decisions(t.Context(), at, "ann", make([]int64, len(policies)))
+	if err != nil || d[1].Remaining != 60_000-105 || d[3].Remaining != 8 {
+		t.Errorf("got %+v, error %v want 105 tokens spent and 8 free streams", d, err)
 	}
 }
 
