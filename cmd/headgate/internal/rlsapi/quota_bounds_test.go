@@ -61,7 +61,9 @@ func TestQuotaBucketMemory(t *testing.T) {
 		return proto.Marshal(reportOf("d", usage(1, 0, "free", fmt.Sprint(sent)+strings.Repeat("v", 1<<20))))
 	}
 	write := func(r *quotapb.RateLimitQuotaResponse) error {
-		actions[describe(r.GetBucketAction()[0])]++
+		for _, a := range r.GetBucketAction() {
+			actions[describe(a)]++
+		}
 		return nil
 	}
 	if err := h.ServeQuotas(t.Context(), read, write); err != nil {
@@ -76,6 +78,66 @@ func TestQuotaBucketMemory(t *testing.T) {
 	sent = 79
 	if clear(actions); h.ServeQuotas(t.Context(), read, write) != nil || actions["ALLOW_ALL for 10s"] != 1 {
 		t.Errorf("after the stream, the memory is free: got %v want a bucket", actions)
+	}
+}
+
+// Buckets above the maximum are not created, not even while a report is processed.
+func TestQuotaBucketsOfOneReport(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, quotaConfig, nil)
+	var all []*quotapb.RateLimitQuotaUsageReports_BucketQuotaUsage
+	for i := range 8192 {
+		all = append(all, usage(1, 0, "free", fmt.Sprint(i)))
+	}
+	report, err := proto.Marshal(reportOf("d", all...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, most := 0, int64(0)
+	read := func() ([]byte, error) {
+		if sent++; sent > 1 {
+			return nil, io.EOF
+		}
+		return report, nil
+	}
+	write := func(*quotapb.RateLimitQuotaResponse) error {
+		most = max(most, h.Stats().Quotas.Buckets)
+		return nil
+	}
+	if err := h.ServeQuotas(t.Context(), read, write); err != nil {
+		t.Fatal(err)
+	}
+	if a := h.Stats().Quotas.Assignments; most != 4096 || a["abandon"] != 4096 || a["allow_all"] != 4096 {
+		t.Errorf("a report of 8,192 buckets: got %d buckets and assignments %v want 4,096 buckets", most, a)
+	}
+	if c := h.Stats().Rules["d.free"]; c.TotalHits != 8192 {
+		t.Errorf("got %d hits, want those of all buckets", c.TotalHits)
+	}
+}
+
+// A report with more buckets or entries than any stream needs ends the stream.
+func TestLongQuotaReports(t *testing.T) {
+	t.Parallel()
+	h := open(t, nil, quotaConfig, nil)
+	empty := string(appendText(nil, 2, ""))
+	entry := string(appendText(nil, 1, ""))
+	id := func(entries int) string { return string(appendText(nil, 1, strings.Repeat(entry, entries))) }
+	for name, body := range map[string]string{
+		"8,193 buckets":         strings.Repeat(empty, 8193),
+		"65,537 entries":        string(appendText(nil, 2, id(65537))),
+		"9 entries of a bucket": strings.Repeat(string(appendText(nil, 2, id(9))), 8000),
+	} {
+		sent := 0
+		read := func() ([]byte, error) {
+			if sent++; sent > 1 {
+				return nil, io.EOF
+			}
+			return append(appendText(nil, 1, "d"), body...), nil
+		}
+		err := h.ServeQuotas(t.Context(), read, func(*quotapb.RateLimitQuotaResponse) error { return nil })
+		if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "use fewer buckets") {
+			t.Errorf("%s: got error %v want ResourceExhausted", name, err)
+		}
 	}
 }
 

@@ -298,20 +298,60 @@ func TestShutdownEndsQuotaStreams(t *testing.T) {
 // what to do.
 func TestUnsupportedQuotas(t *testing.T) {
 	t.Parallel()
+	log := quotaWarnings(t, withoutLeases{memstore.New(nil)}, usage(0, 1, "bucket", "a"), usage(0, 1, "bucket", "b"))
+	if n := strings.Count(log, "rate limit quota cannot be assigned"); n != 1 || !strings.Contains(log, "rule=d.bucket") {
+		t.Errorf("got log %s want one warning", log)
+	}
+}
+
+// The warning is logged once for each rule. A window that is too short is a reason.
+func TestShortWindowsAreReported(t *testing.T) {
+	t.Parallel()
+	log := quotaWarnings(t, nil, usage(0, 1, "short", "a"), usage(0, 1, "short", "b"), usage(0, 1, "leaky", "a"))
+	for _, warning := range []string{`rule=d.short error="the window is too short`, "rule=d.leaky"} {
+		if n := strings.Count(log, warning); n != 1 {
+			t.Errorf("got %d warnings with %s, want 1, in the log %s", n, warning, log)
+		}
+	}
+}
+
+// quotaWarnings reports the usages twice, and returns the log. All buckets must be
+// denied.
+func quotaWarnings(t *testing.T, store headgate.Store, usages ...*quotapb.RateLimitQuotaUsageReports_BucketQuotaUsage) string {
+	t.Helper()
 	var log bytes.Buffer
-	h := open(t, withoutLeases{memstore.New(nil)}, quotaConfig, &rlsapi.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	h := open(t, store, quotaConfig, &rlsapi.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	addr, server := serve(t, h, nil)
-	got := ask(t, openQuotas(t, addr), reportOf("d", usage(0, 1, "bucket", "a"), usage(0, 1, "bucket", "b")))
-	for id, action := range got {
-		if action != "DENY_ALL for 10s" {
-			t.Errorf("%s: got %s want DENY_ALL", id, action)
+	s := openQuotas(t, addr)
+	for range 2 {
+		for id, action := range ask(t, s, reportOf("d", usages...)) {
+			if action != "DENY_ALL for 10s" {
+				t.Errorf("%s: got %s want DENY_ALL", id, action)
+			}
 		}
 	}
 	if err := server.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(log.String(), "rate limit quota cannot be assigned"); n != 1 || !strings.Contains(log.String(), "rule=d.bucket") {
-		t.Errorf("got log %s want one warning", log.String())
+	return log.String()
+}
+
+// After a reload, the warning is logged again.
+func TestReloadRepeatsQuotaWarning(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	h := open(t, nil, quotaConfig, &rlsapi.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	addr, server := serve(t, h, nil)
+	ask(t, openQuotas(t, addr), reportOf("d", usage(0, 1, "short", "a")))
+	if err := h.Apply(mustConfig(t, quotaConfig)); err != nil {
+		t.Fatal(err)
+	}
+	ask(t, openQuotas(t, addr), reportOf("d", usage(0, 1, "short", "a")))
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(log.String(), "rule=d.short"); n != 2 {
+		t.Errorf("got %d warnings want one before the reload and one after it, in the log %s", n, log.String())
 	}
 }
 

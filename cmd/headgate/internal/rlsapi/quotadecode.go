@@ -2,6 +2,7 @@ package rlsapi
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -15,10 +16,28 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 )
 
+// Limits on one report. They bound the memory of its decoded form.
+const (
+	maxReportBuckets = 2 * maxStreamBuckets
+	maxReportEntries = 8 * maxReportBuckets // of all buckets together
+)
+
+var errLongReport = status.Errorf(codes.ResourceExhausted, "the report has more than %d buckets, or more than %d entries of buckets; use fewer buckets", maxReportBuckets, maxReportEntries)
+
 // quotaReport is a RateLimitQuotaUsageReports.
 type quotaReport struct {
-	domain string
-	usages []quotaUsage
+	domain  string
+	usages  []quotaUsage
+	entries int    // number of entries in usages
+	release func() // ends the reservation of memory; nil if there is none
+}
+
+// free ends the reservation of memory. r may be nil.
+func (r *quotaReport) free() {
+	if r != nil && r.release != nil {
+		r.release()
+		r.release = nil
+	}
 }
 
 // quotaUsage is the use of one bucket since its last report.
@@ -48,40 +67,52 @@ func decodeReport(b []byte) (*quotaReport, error) {
 		case uint64(tagDomain):
 			r.domain = string(value)
 		case uint64(tagDescriptor): // bucket_quota_usages has the same number
-			u, err := decodeUsage(value)
-			r.usages = append(r.usages, u)
-			return err
+			return r.decodeUsage(value)
 		}
 		return nil
 	})
+	if errors.Is(err, errLongReport) {
+		return nil, errLongReport
+	}
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "invalid RateLimitQuotaUsageReports: %v", err)
 	}
 	return r, nil
 }
 
-func decodeUsage(b []byte) (u quotaUsage, err error) {
-	err = eachField(b, func(tag, number uint64, value []byte) error {
+func (r *quotaReport) decodeUsage(b []byte) error {
+	if len(r.usages) == maxReportBuckets {
+		return errLongReport
+	}
+	r.usages = append(r.usages, quotaUsage{})
+	u := &r.usages[len(r.usages)-1]
+	err := eachField(b, func(tag, number uint64, value []byte) (err error) {
 		switch tag {
 		case tagBucketID:
-			return eachField(value, func(tag, _ uint64, value []byte) error {
-				if tag != uint64(tagEntry) {
-					return nil
-				}
-				return u.decodeEntry(value)
-			})
+			return r.decodeID(u, value)
 		case tagElapsed:
 			u.elapsed, err = decodeDuration(value)
-			return err
 		case tagAllowed:
 			u.allowed = number
 		case tagDenied:
 			u.denied = number
 		}
-		return nil
+		return err
 	})
 	u.sort()
-	return u, err
+	return err
+}
+
+func (r *quotaReport) decodeID(u *quotaUsage, b []byte) error {
+	return eachField(b, func(tag, _ uint64, value []byte) error {
+		if tag != uint64(tagEntry) {
+			return nil
+		}
+		if r.entries++; r.entries > maxReportEntries {
+			return errLongReport
+		}
+		return u.decodeEntry(value)
+	})
 }
 
 func (u *quotaUsage) decodeEntry(b []byte) error {

@@ -31,13 +31,14 @@ func (s *Server) serveQuotaStream(_ any, stream grpc.ServerStream) error {
 	return s.handler.serveQuotas(ctx, s.stopping, read, write)
 }
 
-// memoryHandle is the part of a connection that long messages need.
+// memoryHandle is the part of a connection that counts its memory.
 type memoryHandle interface {
 	Reserve(n int64) bool
 	Grow(n int64) bool
 }
 
-// readReport reads one report. The error is [io.EOF] at the end of the stream.
+// readReport reads one report, whose memory is reserved until [quotaReport.free]. The
+// error is [io.EOF] at the end of the stream.
 func (s *Server) readReport(reader messageReader, handle memoryHandle) (*quotaReport, error) {
 	var prefix [5]byte
 	err := reader.ReadMessageHeader(prefix[:])
@@ -51,13 +52,36 @@ func (s *Server) readReport(reader messageReader, handle memoryHandle) (*quotaRe
 	if size > s.maxMessageBytes {
 		return nil, status.Errorf(codes.ResourceExhausted, "the report has %d bytes; must be at most %d: increase grpc.max_message_bytes, or use fewer buckets", size, s.maxMessageBytes)
 	}
-	if size > shortBytes {
-		if !handle.Reserve(decodeFactor * size) {
-			return nil, status.Error(codes.ResourceExhausted, "there is no memory for a long report; increase grpc.max_memory_bytes, or use fewer buckets")
-		}
-		defer handle.Grow(-decodeFactor * size)
+	release, ok := reserve(handle, decodeFactor*size, size > shortBytes)
+	if !ok {
+		return nil, status.Error(codes.ResourceExhausted, "there is no memory for a report; increase grpc.max_memory_bytes, or use fewer buckets")
 	}
-	data, err := reader.Read(int(size))
+	report, err := s.readBody(reader, int(size))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	report.release = release
+	return report, nil
+}
+
+// reserve reports n bytes that are in use until release is called. ok is false if there
+// is no memory.
+func reserve(handle memoryHandle, n int64, long bool) (release func(), ok bool) {
+	release = func() { handle.Grow(-n) }
+	if long {
+		return release, handle.Reserve(n)
+	}
+	if !handle.Grow(n) {
+		release()
+		return nil, false
+	}
+	return release, true
+}
+
+// readBody reads and decodes a report of the given size.
+func (s *Server) readBody(reader messageReader, size int) (*quotaReport, error) {
+	data, err := reader.Read(size)
 	if err != nil {
 		return nil, toReadError(err)
 	}

@@ -1,16 +1,17 @@
 package rlsapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/rate_limit_quota/v3"
-	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -31,38 +32,8 @@ var (
 	errStopping    = status.Error(codes.Unavailable, "server is shutting down")
 )
 
-// quotas counts what all streams use.
-type quotas struct {
-	streams, buckets, bytes  atomic.Int64
-	tokens, denied, allowed  atomic.Uint64 // assignments
-	abandoned                atomic.Uint64
-	warnedRule, warnedBinary atomic.Bool
-}
-
-// QuotaStats are counts of the rate limit quota service.
-type QuotaStats struct {
-	Streams, Buckets int64 // open streams, and their buckets
-	// Assignments is the number of assignments that were sent: tokens, deny_all,
-	// allow_all and abandon.
-	Assignments map[string]uint64
-}
-
-func (q *quotas) load() QuotaStats {
-	return QuotaStats{q.streams.Load(), q.buckets.Load(), map[string]uint64{
-		"tokens": q.tokens.Load(), "deny_all": q.denied.Load(), "allow_all": q.allowed.Load(), "abandon": q.abandoned.Load(),
-	}}
-}
-
-// warnQuota logs the first rule under which nothing can be assigned.
-func (h *Handler) warnQuota(rule string, err error) {
-	if h.stats.quotas.warnedRule.CompareAndSwap(false, true) {
-		h.opts.Log.Warn("rate limit quota cannot be assigned", "api", "envoy", "rule", rule, "error", err,
-			"advice", "set algorithm: token_bucket in the rule, and use Redis, memcached or memory as the store; this warning is logged once")
-	}
-}
-
-// quotaStream is a stream of the rate limit quota service. Its goroutine owns the
-// buckets.
+// quotaStream is a stream of the rate limit quota service. Its goroutine uses the fields.
+// During a renewal, each bucket belongs to one of several workers.
 type quotaStream struct {
 	handler *Handler
 	start   time.Time
@@ -85,53 +56,28 @@ func (h *Handler) serveQuotas(ctx context.Context, stopping <-chan struct{}, rea
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &quotaStream{handler: h, start: time.Now(), buckets: make(map[string]*quotaBucket), write: write}
-	defer func() {
-		for _, b := range s.buckets {
-			s.remove(b)
-		}
-	}()
-	return s.run(ctx, stopping, readAll(ctx, read))
+	defer s.removeAll()
+	reports := newReportQueue()
+	defer reports.close()
+	go reports.fill(read, s.now)
+	err := s.run(ctx, stopping, reports)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
-// received is a report or the end of a stream.
-type received struct {
-	report *quotaReport
-	err    error
-}
-
-// readAll reads reports until the first error or the end of ctx.
-func readAll(ctx context.Context, read func() (*quotaReport, error)) <-chan received {
-	all := make(chan received)
-	go func() {
-		for {
-			r, err := read()
-			select {
-			case all <- received{r, err}:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return all
-}
-
-func (s *quotaStream) run(ctx context.Context, stopping <-chan struct{}, reports <-chan received) error {
+// run applies reports and renews buckets. It returns [io.EOF] if the client ended the
+// stream.
+func (s *quotaStream) run(ctx context.Context, stopping <-chan struct{}, reports *reportQueue) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		var due []*quotaBucket
+		var end error
 		select {
-		case r := <-reports:
-			if errors.Is(r.err, io.EOF) {
-				return nil
-			}
-			var err error
-			if due, err = s.apply(r); err != nil {
-				return err
-			}
+		case <-reports.arrived:
+			due, end = s.applyAll(reports.take())
 		case <-timer.C:
 			due = s.due()
 		case <-stopping:
@@ -139,38 +85,55 @@ func (s *quotaStream) run(ctx context.Context, stopping <-chan struct{}, reports
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		}
-		if err := s.renewAll(ctx, due); err != nil {
+		if err := cmp.Or(s.renewAll(ctx, due), end); err != nil {
 			return err
 		}
 		timer.Reset(s.untilNext())
 	}
 }
 
-// apply applies a report, and returns its buckets.
-func (s *quotaStream) apply(r received) ([]*quotaBucket, error) {
+// applyAll applies reports until the first error, and returns their buckets.
+func (s *quotaStream) applyAll(reports []queuedReport) (due []*quotaBucket, err error) {
+	for i := range reports {
+		if r := &reports[i]; err == nil {
+			due, err = s.apply(r, due)
+		}
+		reports[i].report.free()
+	}
+	return due, err
+}
+
+// apply applies a report, and appends its buckets to due.
+func (s *quotaStream) apply(r *queuedReport, due []*quotaBucket) ([]*quotaBucket, error) {
 	err := r.err
+	if errors.Is(err, io.EOF) {
+		return due, err
+	}
 	if err == nil {
 		err = s.check(r.report)
 	}
 	if err != nil {
 		s.handler.stats.serviceErrors.Add(1)
-		return nil, err
+		return due, err
 	}
-	now := s.now()
-	var due []*quotaBucket
+	var refused []*bucketAction
 	for i := range r.report.usages {
 		u := &r.report.usages[i]
-		b := s.bucket(now, u)
-		if b == nil {
+		if !s.isText(u) {
 			continue
 		}
-		b.report(now, u)
-		if !b.due {
-			b.due = true
+		b := s.bucket(r.at, u)
+		if b == nil {
+			refused = append(refused, abandon(u.entries))
+			continue
+		}
+		b.report(r.at, u)
+		if !b.renewing {
+			b.renewing = true
 			due = append(due, b)
 		}
 	}
-	return due, nil
+	return due, s.send(refused)
 }
 
 // check returns a status error for an invalid report.
@@ -198,44 +161,52 @@ func (s *quotaStream) check(r *quotaReport) error {
 	return nil
 }
 
-// bucket returns the bucket of a usage, and adds it if it is new. The result is nil if no
-// response can contain its id.
-func (s *quotaStream) bucket(now time.Duration, u *quotaUsage) *quotaBucket {
-	if !u.isText() {
-		if s.handler.stats.quotas.warnedBinary.CompareAndSwap(false, true) {
-			s.handler.opts.Log.Warn("rate limit quota bucket is not UTF-8", "api", "envoy",
-				"advice", "set no_assignment_behavior in the filter; this warning is logged once")
-		}
-		return nil
+// isText reports whether a response can contain the id of the bucket.
+func (s *quotaStream) isText(u *quotaUsage) bool {
+	if u.isText() {
+		return true
 	}
+	if s.handler.stats.quotas.warnedBinary.CompareAndSwap(false, true) {
+		s.handler.opts.Log.Warn("rate limit quota bucket is not UTF-8", "api", "envoy",
+			"advice", "set no_assignment_behavior in the filter; this warning is logged once")
+	}
+	return false
+}
+
+// bucket returns the bucket of a usage, and adds it if it is new. The result is nil if
+// there are too many buckets.
+func (s *quotaStream) bucket(at time.Duration, u *quotaUsage) *quotaBucket {
 	name := u.name()
-	b := s.buckets[name]
-	if b != nil {
+	if b := s.buckets[name]; b != nil {
 		return b
 	}
-	b = &quotaBucket{entries: u.entries, name: name, usedAt: now}
+	b := newQuotaBucket(at, name, u.entries)
 	b.plan = s.handler.planQuota(s.domain, b.entries)
-	s.buckets[name] = b
-	q := &s.handler.stats.quotas
-	total, bytes := q.buckets.Add(1), q.bytes.Add(b.memory())
-	if len(s.buckets) > maxStreamBuckets || total > maxQuotaBuckets || bytes > maxQuotaBytes {
-		b.out.kind = outAbandon
+	if len(s.buckets) >= maxStreamBuckets || !s.handler.stats.quotas.addBucket(b.memory()) {
+		b.plan.count(u)
+		return nil
 	}
+	s.buckets[name] = b
 	return b
 }
 
 // remove removes a bucket.
 func (s *quotaStream) remove(b *quotaBucket) {
 	delete(s.buckets, b.name)
-	s.handler.stats.quotas.buckets.Add(-1)
-	s.handler.stats.quotas.bytes.Add(-b.memory())
+	s.handler.stats.quotas.removeBucket(b.memory())
+}
+
+func (s *quotaStream) removeAll() {
+	for _, b := range s.buckets {
+		s.remove(b)
+	}
 }
 
 // due returns the buckets whose renewal is due.
 func (s *quotaStream) due() (due []*quotaBucket) {
 	now := s.now()
 	for _, b := range s.buckets {
-		if now >= b.next {
+		if now >= b.renewAt {
 			due = append(due, b)
 		}
 	}
@@ -246,7 +217,7 @@ func (s *quotaStream) due() (due []*quotaBucket) {
 func (s *quotaStream) untilNext() time.Duration {
 	next := s.now() + time.Hour
 	for _, b := range s.buckets {
-		next = min(next, b.next)
+		next = min(next, b.renewAt)
 	}
 	return max(next-s.now(), 0)
 }
@@ -282,37 +253,31 @@ func (s *quotaStream) renewBatch(ctx context.Context, due []*quotaBucket) {
 
 // renewOne renews a bucket. After a panic, the bucket is denied until its next renewal.
 func (s *quotaStream) renewOne(ctx context.Context, b *quotaBucket) {
-	b.due = false
+	b.renewing = false
 	defer func() {
 		if cause := recover(); cause != nil {
 			s.handler.opts.Log.Error("panic while handling request", "error", cause, "stack", string(debug.Stack()))
-			b.next, b.out = s.now()+quotaTTL/2, outgoing{kind: outDeny}
+			b.renewAt, b.next = s.now()+quotaTTL/2, nextAction{kind: actionDeny}
 		}
 	}()
-	if b.out.kind != outAbandon {
-		s.renew(ctx, b)
-	}
+	s.renew(ctx, b)
 }
 
 // respond sends what the buckets have for the client.
 func (s *quotaStream) respond(due []*quotaBucket) error {
-	var actions []*pb.RateLimitQuotaResponse_BucketAction
+	var actions []*bucketAction
 	now := s.now()
 	for _, b := range due {
 		if a := b.action(now); a != nil {
 			actions = append(actions, a)
 		}
 	}
-	if len(actions) == 0 {
-		return nil
-	}
-	s.handler.stats.quotas.count(actions)
-	if err := s.write(&pb.RateLimitQuotaResponse{BucketAction: actions}); err != nil {
+	if err := s.send(actions); err != nil {
 		return err
 	}
 	now = s.now()
 	for _, b := range due {
-		if b.out.kind == outAbandon {
+		if b.next.kind == actionAbandon {
 			s.remove(b)
 		}
 		b.sent(now)
@@ -320,19 +285,13 @@ func (s *quotaStream) respond(due []*quotaBucket) error {
 	return nil
 }
 
-// count counts the actions of a response.
-func (q *quotas) count(actions []*pb.RateLimitQuotaResponse_BucketAction) {
-	for _, a := range actions {
-		strategy := a.GetQuotaAssignmentAction().GetRateLimitStrategy()
-		switch {
-		case a.GetAbandonAction() != nil:
-			q.abandoned.Add(1)
-		case strategy.GetTokenBucket() != nil:
-			q.tokens.Add(1)
-		case strategy.GetBlanketRule() == typev3.RateLimitStrategy_DENY_ALL:
-			q.denied.Add(1)
-		default:
-			q.allowed.Add(1)
+// send sends actions in responses of at most maxResponse.
+func (s *quotaStream) send(actions []*bucketAction) error {
+	for part := range slices.Chunk(actions, maxResponse) {
+		s.handler.stats.quotas.count(part)
+		if err := s.write(&pb.RateLimitQuotaResponse{BucketAction: part}); err != nil {
+			return err
 		}
 	}
+	return nil
 }

@@ -42,6 +42,7 @@ func (h *Handler) Apply(c *envoyconfig.Config) error {
 	}
 	h.rules.Store(next)
 	h.stats.counters.dropUnused(next)
+	h.stats.quotas.warnedRules.Clear()
 	h.stats.loads.Add(1)
 	h.publishHealth()
 	return nil
