@@ -137,11 +137,14 @@ func TestCrowdStaysWithinUpperBound(t *testing.T) {
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingWindow} {
 		t.Run(string(a), func(t *testing.T) {
 			limit := headgate.MustParseLimit("50/250ms")
-			c := Crowd{Algorithm: a, Limit: limit, Processes: 3, Goroutines: 8, Duration: 500 * time.Millisecond}
-			got := c.Run(t, func(t *testing.T) string { return serveStore(t, limit, false) }, dial)
-			if os.Getenv(jobVariable) == "" && (got.Admitted < 40 || got.Operations < 2*got.Admitted/3) {
-				t.Errorf("got %+v want more requests than the limit, and the whole limit admitted", got)
+			for duration := 500 * time.Millisecond; duration < time.Minute; duration *= 2 { // on a busy machine
+				c := Crowd{Algorithm: a, Limit: limit, Processes: 3, Goroutines: 8, Duration: duration}
+				got := c.Run(t, func(t *testing.T) string { return serveStore(t, limit, false) }, dial)
+				if os.Getenv(jobVariable) != "" || got.Admitted >= 40 && got.Operations >= 2*got.Admitted/3 {
+					return
+				}
 			}
+			t.Error("want more requests than the limit, and the whole limit admitted")
 		})
 	}
 }
@@ -154,10 +157,13 @@ func TestCrowdDetectsOverAdmission(t *testing.T) {
 		c.Run(t, nil, dial)
 		return
 	}
-	admissions, result := c.runProcesses(t, serveStore(t, limit, true))
-	if err := Check(admissions, model.UpperBoundOf(c.Algorithm, limit)); err == nil {
-		t.Errorf("a store that admits one in ten denied requests: got no error want one; %+v", result)
+	for ; c.Duration < time.Minute; c.Duration *= 2 { // on a busy machine, there are few requests
+		admissions, _ := c.runProcesses(t, serveStore(t, limit, true))
+		if Check(admissions, model.UpperBoundOf(c.Algorithm, limit)) != nil {
+			return
+		}
 	}
+	t.Error("a store that admits one in ten denied requests: got no error want one")
 }
 
 func TestReportRoundTrip(t *testing.T) {
