@@ -104,8 +104,8 @@ func (ts *tester) leaseTrace(a headgate.Algorithm, judged bool) int {
 	switch ts.random.IntN(3) {
 	case 0:
 		p.beginChanging()
-	case 1: // which refills of an interval bucket were written depends on the store
-		p.backward = !judged && a != headgate.TokenBucketInterval
+	case 1:
+		p.backward = !judged
 	}
 	settings := headgate.HoldSettings{OnExpiry: headgate.OnExpiry(1 + ts.random.IntN(2))}
 	p.rule = headgate.Rule{Scope: ts.name(), Limit: p.limit, Algorithm: a, Holds: settings}
@@ -248,7 +248,7 @@ func (p *leasePlayer) reset() {
 func (p *leasePlayer) plain() {
 	n := p.units(p.limit.Capacity())
 	switch verb := p.random.IntN(12); {
-	case verb < 2 && !(p.backward && p.algorithm.Windowed()): // it moves leases to an earlier window
+	case verb < 2:
 		p.reset()
 	case verb < 4:
 		p.tracef("refund %d", n)

@@ -77,7 +77,7 @@ func (h *Holds) endLease(l headgate.Limit, t int64, ended *lease, n int64) {
 	h.leases = slices.DeleteFunc(h.leases, func(other *lease) bool { return other == ended })
 	defer h.keep(l, t)
 	if h.refills() {
-		h.Debit(l, t, n)
+		h.chargeSpent(l, t, n)
 		return
 	}
 	s := h.Key.state.(counter)
@@ -93,6 +93,20 @@ func (h *Holds) endLease(l headgate.Limit, t int64, ended *lease, n int64) {
 	if n > 0 {
 		h.Key.force(l, t, n)
 	}
+}
+
+// chargeSpent charges n units that were spent of a lease that ends at t. It does not
+// write the tokens that an interval bucket was refilled with before, because a store may
+// not do so, either. If the clock goes back, these tokens are missing again.
+func (h *Holds) chargeSpent(l headgate.Limit, t, n int64) {
+	before := h.debt(l, t)
+	b, ok := h.Key.state.(*intervalBucket)
+	if !ok || before == 0 || n == 0 { // before 0: the first interval begins at t
+		h.Debit(l, t, n)
+		return
+	}
+	b.tokens -= n
+	h.record(l, t, n, before)
 }
 
 // keep converts a key with leases to the limit, and makes at least their units count.
