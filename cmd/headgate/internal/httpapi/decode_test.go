@@ -53,7 +53,7 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
-	const rest = `"limit":"10/s","key":"k"`
+	const rest, integers = `"limit":"10/s","key":"k"`, "must be a whole number from 0 to 9223372036854775807"
 	for _, tt := range []struct{ name, body, field, said string }{
 		{"nothing", "", "", "the body is empty"},
 		{"blanks", " \n", "", "the body is empty"},
@@ -99,8 +99,9 @@ func TestDecodeErrors(t *testing.T) {
 		{"cost as text", `{` + rest + `,"cost":"1"}`, "cost", `field "cost" must be a whole number, not a string`},
 		{"a fraction", `{` + rest + `,"cost":1.0}`, "cost", "without a fraction or an exponent"},
 		{"an exponent", `{` + rest + `,"cost":1e2}`, "cost", "without a fraction or an exponent"},
-		{"too much", `{` + rest + `,"cost":9223372036854775808}`, "cost", "from 0 to 9223372036854775807"},
-		{"a thousand digits", `{` + rest + `,"cost":` + strings.Repeat("9", 1000) + `}`, "cost", "from 0 to 9223372036854775807"},
+		{"too much", `{` + rest + `,"cost":9223372036854775808}`, "cost", `"cost" is 9223372036854775808; ` + integers},
+		{"too little", `{` + rest + `,"cost":-9223372036854775809}`, "cost", `"cost" is -9223372036854775809; ` + integers},
+		{"a thousand digits", `{` + rest + `,"cost":` + strings.Repeat("9", 1000) + `}`, "cost", strings.Repeat("9", 40) + "…; " + integers},
 		{"a leading zero", `{` + rest + `,"cost":01}`, "cost", "leading zero"},
 		{"a plus", `{` + rest + `,"cost":+1}`, "cost", "malformed JSON"},
 		{"only a minus", `{` + rest + `,"cost":-}`, "cost", "expected a digit"},

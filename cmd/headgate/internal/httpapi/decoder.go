@@ -180,7 +180,7 @@ func (d *decoder) integer() (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if errors.Is(err, strconv.ErrRange) {
-		return 0, d.fieldError(d.field, "must be a whole number from 0 to 9223372036854775807")
+		return 0, d.fieldError(d.field, "is "+truncate(text)+"; must be a whole number from 0 to 9223372036854775807")
 	}
 	return n, err
 }
