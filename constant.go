@@ -175,27 +175,43 @@ func instantNow(now Instant) Instant {
 	return now
 }
 
-func isConstant(op Op) bool {
-	_, ok := op.Bound.(*constant)
+func isConstant(b Bound) bool {
+	_, ok := b.(*constant)
 	return ok
+}
+
+// splitConstants calls apply for each op whose limit does not count. It returns the other
+// ops with their indexes.
+func splitConstants[T any](
+	ops []T, boundOf func(T) Bound, apply func(i int, c *constant),
+) (counted []T, indexes []int) {
+	for i, op := range ops {
+		if c, ok := boundOf(op).(*constant); ok {
+			apply(i, c)
+			continue
+		}
+		counted, indexes = append(counted, op), append(indexes, i)
+	}
+	return counted, indexes
+}
+
+// copyTo copies the results of the ops that splitConstants returned to their indexes.
+func copyTo[T any](all, results []T, indexes []int) {
+	for i, r := range results {
+		all[indexes[i]] = r
+	}
 }
 
 // applyOps is [Store.ApplyAll] for ops that may have limits without counts. If one of
 // them denies, the store only peeks.
 func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool, decisions []Decision) error {
-	if !slices.ContainsFunc(ops, isConstant) {
+	if !slices.ContainsFunc(ops, func(op Op) bool { return isConstant(op.Bound) }) {
 		return store.ApplyAll(ctx, now, ops, peek, decisions)
 	}
-	var counted []Op
-	var at []int
-	for i, op := range ops {
-		if c, ok := op.Bound.(*constant); ok {
-			decisions[i] = c.take(op.Cost)
-			peek = peek || !decisions[i].Allowed
-			continue
-		}
-		counted, at = append(counted, op), append(at, i)
-	}
+	counted, indexes := splitConstants(ops, func(op Op) Bound { return op.Bound }, func(i int, c *constant) {
+		decisions[i] = c.take(ops[i].Cost)
+		peek = peek || !decisions[i].Allowed
+	})
 	if len(counted) == 0 {
 		return nil
 	}
@@ -203,9 +219,7 @@ func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool
 	if err := store.ApplyAll(ctx, now, counted, peek, decided); err != nil {
 		return err
 	}
-	for i, d := range decided {
-		decisions[at[i]] = d
-	}
+	copyTo(decisions, decided, indexes)
 	return nil
 }
 
@@ -214,46 +228,51 @@ func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool
 // error, because they keep no record of a hold.
 func applyHoldOps(
 	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, results []HoldResult,
-) (Instant, error) {
-	if !slices.ContainsFunc(ops, func(op HoldOp) bool { return isConstant(op.Op) }) {
+) (at Instant, err error) {
+	if !slices.ContainsFunc(ops, func(op HoldOp) bool { return isConstant(op.Bound) }) {
 		return applyCountedHolds(ctx, store, now, verb, ttl, ops, results)
 	}
-	var counted []HoldOp
-	var at []int
-	granted := int64(MaxWindowUnits)
-	for i, op := range ops {
-		c, ok := op.Bound.(*constant)
-		if !ok {
-			counted, at = append(counted, op), append(at, i)
-			continue
+	granted, denied := int64(MaxWindowUnits), false
+	counted, indexes := splitConstants(ops, func(op HoldOp) Bound { return op.Bound }, func(i int, c *constant) {
+		results[i] = c.hold(verb, ops[i].Cost)
+		granted, denied = min(granted, results[i].Granted), denied || !results[i].Allowed
+	})
+	if at = instantNow(now); denied {
+		return at, peekHolds(ctx, store, now, ops, results)
+	}
+	if verb == TakeUpTo {
+		limitCosts(counted, granted)
+	}
+	held := make([]HoldResult, len(counted))
+	if len(counted) > 0 {
+		if at, err = applyCountedHolds(ctx, store, now, verb, ttl, counted, held); err != nil {
+			return at, err
 		}
-		if results[i] = c.hold(verb, op.Cost); !results[i].Allowed {
-			return instantNow(now), peekHolds(ctx, store, now, ops, results)
-		}
+	}
+	copyTo(results, held, indexes)
+	if verb == TakeUpTo {
+		grantEqually(results)
+	}
+	return at, nil
+}
+
+// limitCosts reduces the costs that are above most.
+func limitCosts(ops []HoldOp, most int64) {
+	for i := range ops {
+		ops[i].Cost = min(ops[i].Cost, most)
+	}
+}
+
+// grantEqually sets Granted of all results to the least of them, because all ops of
+// [TakeUpTo] take the same number of units.
+func grantEqually(results []HoldResult) {
+	granted := results[0].Granted
+	for i := range results {
 		granted = min(granted, results[i].Granted)
 	}
-	if verb == TakeUpTo { // all ops take the same number of units
-		for i := range counted {
-			counted[i].Cost = min(counted[i].Cost, granted)
-		}
+	for i := range results {
+		results[i].Granted = granted
 	}
-	instant, held := instantNow(now), make([]HoldResult, len(counted))
-	if len(counted) > 0 {
-		var err error
-		if instant, err = applyCountedHolds(ctx, store, now, verb, ttl, counted, held); err != nil {
-			return instant, err
-		}
-	}
-	for i, r := range held {
-		results[at[i]] = r
-		granted = min(granted, r.Granted)
-	}
-	for i := range ops {
-		if verb == TakeUpTo && isConstant(ops[i].Op) {
-			results[i].Granted = granted
-		}
-	}
-	return instant, nil
 }
 
 // applyCountedHolds is applyHoldOps for ops whose limits all count.
