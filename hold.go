@@ -149,7 +149,7 @@ func (h *Hold) apply(
 	if err != nil {
 		return 0, err
 	}
-	*result, err = h.outcome(at, h.checks, costs, results)
+	*result, err = h.outcome(at, costs, 0, results)
 	return at, err
 }
 
@@ -201,7 +201,7 @@ func (h *Hold) applyOne(
 
 // outcomeOfOne replaces the result of an operation on one limit by its outcome.
 func (h *Hold) outcomeOfOne(at Instant, result *HoldResult, err error) error {
-	*result, err = h.outcome(at, h.checks, nil, []HoldResult{{Decision: result.Decision, Err: err}})
+	*result, err = h.outcome(at, nil, 0, []HoldResult{{Decision: result.Decision, Err: err}})
 	return err
 }
 
@@ -213,23 +213,22 @@ func (l *Limiter) observeHold(verb HoldVerb, cost int64, d Decision, err error) 
 // observe calls the observer of every limiter with the result of that limiter's check.
 // costs is as in apply.
 func (h *Hold) observe(costs []int64, verb HoldVerb, at Instant, results []HoldResult, err error) {
+	first := 0 // index of the first limit of the check
 	for i, c := range h.checks {
-		n := len(c.Limiter.bounds)
+		end := first + len(c.Limiter.bounds)
 		if c.Limiter.observer != nil {
 			e := Event{Policy: c.Limiter.policy.Name, Verb: verb.String(), Cost: c.Cost, Err: err}
-			var actual []int64
 			if costs != nil {
-				actual = costs[i : i+1]
 				e.Cost = costs[i]
 			}
 			if err == nil {
 				var result HoldResult
-				result, e.Err = h.outcome(at, h.checks[i:i+1], actual, results[:n])
+				result, e.Err = h.outcome(at, costs, first, results[first:end])
 				e.Decision = result.Decision
 			}
 			c.Limiter.observer.Observe(e)
 		}
-		results = results[n:]
+		first = end
 	}
 }
 
@@ -288,8 +287,8 @@ func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 // the hold, it corrects these, and returns the error in two cases: a slot under a limit
 // of concurrent units is lost, or an actual cost is above the amount under a limit that
 // does not know the hold. The error then has the number of units that this limit has not
-// counted; see [Limiter.Debit]. The commit of a hold that a failure mode allowed without
-// a charge has no effect.
+// counted; see [Limiter.Debit]. The commit of a hold that the failure mode open allowed
+// has no effect, and Degraded of its result is set; see also [HoldResult.Uncounted].
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }

@@ -133,6 +133,44 @@ func TestUncountedUnitsOfHold(t *testing.T) {
 	}
 }
 
+// Two checks with one policy and key are one hold. If it is lost, the number of units
+// that are not counted is the actual cost of both less the amount of both. It is in the
+// error once.
+func TestUncountedUnitsOfEqualChecks(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		actual []int64
+		want   string // in the error; empty for none
+	}{
+		{[]int64{7, 1, 1}, ""},
+		{[]int64{1, 7, 1}, ""},
+		{[]int64{1, 9, 1}, `not counted (2 under "lost")`},
+		{[]int64{5, 5, 1}, `not counted (2 under "lost")`},
+	} {
+		store, ctx, recorder := memstore.New(nil), t.Context(), &eventRecorder{}
+		l, other := newLimiter(t, store, "lost", recorder, "20/1h"), newLimiter(t, store, "other", recorder, "20/1h")
+		again := newLimiter(t, store, "lost", recorder, "20/1h")
+		h, err := headgate.HoldAllAt(ctx, holdNoon, &headgate.HoldOptions{TTL: time.Minute},
+			headgate.Check{Limiter: l, Key: "k", Cost: 4}, headgate.Check{Limiter: again, Key: "k", Cost: 4}, headgate.Check{Limiter: other, Key: "k", Cost: 1})
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		if _, err := l.ResetAt(ctx, holdNoon, "k"); err != nil {
+			t.Fatal(err)
+		}
+		recorder.take()
+		_, err = h.CommitAt(ctx, holdNoon, tt.actual...)
+		if tt.want == "" && err != nil || tt.want != "" && !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("commit %d: got error %v want %q", tt.actual, err, tt.want)
+		}
+		for i, e := range recorder.take() {
+			if lost := i < 2; (e.Err != nil) != lost || lost && !errors.Is(e.Err, headgate.ErrUnknownHold) {
+				t.Errorf("commit %d, event %d: got error %v; want an unknown hold: %t", tt.actual, i+1, e.Err, lost)
+			}
+		}
+	}
+}
+
 // pausingStore executes a commit, and returns its reply when release is closed.
 type pausingStore struct {
 	*memstore.Store

@@ -9,10 +9,10 @@ import (
 )
 
 // holdError returns the error of an operation on a hold, from the results of its limits.
-// limitOf returns the rule of the i-th limit and, for a commit, by how many units the
-// actual cost is above the amount of the hold; otherwise 0 or less. at is the instant of
-// the operation, expires the deadline of the hold, and degraded the reason why a failure
-// mode opened it.
+// limitOf returns the rule and the key of the i-th limit and, for a commit, by how many
+// units the actual cost is above the amount of the hold; otherwise 0 or less. at is the
+// instant of the operation, expires the deadline of the hold, and degraded the reason why
+// a failure mode opened it. uncounted is [HoldResult.Uncounted].
 //
 // If some limits do not know the hold, the operation has changed the others. A rate
 // without the hold has nothing to correct, so this is an error only if no limit knows the
@@ -20,34 +20,66 @@ import (
 // the work should stop. Units above the amount are an error, because the rate has not
 // counted them. They are not charged here: a commit can be repeated, and a rate without a
 // record of the hold would charge them again each time.
-func holdError(results []HoldResult, limitOf func(i int) (Rule, int64), at, expires Instant, degraded StoreErrorReason) error {
+func holdError(
+	results []HoldResult, limitOf func(i int) (Rule, string, int64), at, expires Instant, degraded StoreErrorReason,
+) (uncounted int64, _ error) {
 	var lost error
 	known, slot := false, ""
-	var uncounted []string
+	var missing []string
 	for i := range results {
-		r, excess := limitOf(i)
+		r, _, _ := limitOf(i)
 		if r.Limit.isConstant() {
 			continue // it keeps no record of a hold
 		}
 		err := limitError(results[i].Err, r, at, expires, degraded)
 		if err == nil {
-			known = true
+			if known = true; isUncounted(&results[i], r, degraded) {
+				uncounted = max(uncounted, excessOf(i, len(results), limitOf))
+			}
 			continue
 		}
 		if slot == "" {
 			lost = err
 		}
-		switch {
-		case r.Algorithm.OnlyHolds():
+		if r.Algorithm.OnlyHolds() {
 			slot = cmp.Or(slot, r.Name)
-		case excess > 0:
-			uncounted = append(uncounted, fmt.Sprintf("%d under %q", excess, r.Name))
+		} else if n := excessOf(i, len(results), limitOf); n > 0 {
+			missing = append(missing, fmt.Sprintf("%d under %q", n, r.Name))
 		}
 	}
-	if !known {
-		return lost
+	if known {
+		lost = errPartlyLost(lost, slot, missing)
 	}
-	return errPartlyLost(lost, slot, uncounted)
+	return uncounted, lost
+}
+
+// isUncounted reports whether the limit of a rule does not count the units of a commit,
+// because a failure mode decides for it. degraded is as in holdError. The failure mode
+// local counts them in the store that has opened the hold.
+func isUncounted(result *HoldResult, r Rule, degraded StoreErrorReason) bool {
+	if result.Err != nil { // the failure mode has opened the hold in no store
+		return true
+	}
+	return result.Degraded != ReasonNone && (degraded == ReasonNone || r.OnStoreError != FailLocal)
+}
+
+// excessOf returns by how many units the actual cost of a commit is above the amount of
+// the hold under limit i. Limits with the same state of the same key are one hold, for
+// example those of two checks with one policy and key: the first of them has the sum, and
+// the others have 0. n is the number of limits, and limitOf is as in holdError.
+func excessOf(i, n int, limitOf func(i int) (Rule, string, int64)) (sum int64) {
+	r, key, _ := limitOf(i)
+	for j := range n {
+		same, sameKey, excess := limitOf(j)
+		if sameKey != key || same.Scope != r.Scope || same.Algorithm != r.Algorithm {
+			continue
+		}
+		if j < i {
+			return 0
+		}
+		sum += excess
+	}
+	return sum
 }
 
 // errPartlyLost returns the error if only some limits know a hold. slot is the name of a
@@ -67,48 +99,76 @@ func errPartlyLost(lost error, slot string, uncounted []string) error {
 }
 
 // limitError returns the error of an operation on a hold for one limit, where err is the
-// error of the store. Before the deadline, a hold that a failure mode has opened has
-// nothing to correct. The same applies after the deadline if the failure mode is open,
-// because the hold was never in a store.
+// error of the store. A hold that the failure mode open has allowed was never in a store,
+// so there is nothing to correct, also after the deadline. The failure mode local opens a
+// hold in the local store of one process, and the failure mode closed opens none.
 func limitError(err error, r Rule, at, expires Instant, degraded StoreErrorReason) error {
 	switch {
 	case !errors.Is(err, ErrUnknownHold):
 		return err
-	case degraded != ReasonNone && (at < expires || r.OnStoreError == FailOpen):
+	case degraded != ReasonNone && r.OnStoreError == FailOpen:
 		return nil
 	case at >= expires:
 		return fmt.Errorf("%w: its units were kept or released, as its policy requires; open a new hold", ErrExpiredHold)
+	case degraded != ReasonNone:
+		return fmt.Errorf("%w: it was opened while the store was unavailable, and is not in the local store of this process;"+
+			" use the process that opened it, or charge the actual cost with a debit", ErrUnknownHold)
 	}
 	return fmt.Errorf("%w: it was never opened, it has ended, its key was reset, or the limits of its policy have changed", ErrUnknownHold)
 }
 
-// outcome returns the result and the error of an operation on h at an instant, from the
-// results of all limits of checks. actual has the actual costs of a commit, one for each
-// check; for another operation, it is nil.
-func (h *Hold) outcome(at Instant, checks []Check, actual []int64, results []HoldResult) (HoldResult, error) {
+// outcome returns the result and the error of an operation on h at an instant. results
+// has the results of some adjacent limits of h, which begin with the limit at the index
+// first. actual has the actual costs of a commit, one for each check of h; for another
+// operation, it is nil.
+func (h *Hold) outcome(at Instant, actual []int64, first int, results []HoldResult) (HoldResult, error) {
 	result := combineResults(results)
-	if !slices.ContainsFunc(results, func(r HoldResult) bool { return r.Err != nil }) {
+	failed := slices.ContainsFunc(results, func(r HoldResult) bool { return r.Err != nil })
+	if !failed && (actual == nil || result.Degraded == ReasonNone) {
 		return result, nil
 	}
-	var rules []Rule
-	var excess []int64
-	for i, c := range checks {
-		for j, r := range c.Limiter.policy.rules() {
-			rules, excess = append(rules, r), append(excess, 0)
-			if actual != nil {
-				excess[len(excess)-1] = actual[i] - r.Holds.ChargedUnits(c.Cost, c.Limiter.bounds[j].Limit())
-			}
-		}
-	}
-	limitOf := func(i int) (Rule, int64) { return rules[i], excess[i] }
-	err := holdError(results, limitOf, at, Instant(h.expires.Load()), h.decision.Degraded)
-	switch {
-	case err != nil:
+	limits := h.limits(actual)
+	limitOf := func(i int) (Rule, string, int64) { return limits[first+i].fields() }
+	uncounted, err := holdError(results, limitOf, at, Instant(h.expires.Load()), h.decision.Degraded)
+	if err != nil {
 		return HoldResult{}, err
-	case h.decision.Degraded != ReasonNone:
+	}
+	if failed && h.decision.Degraded != ReasonNone {
 		result.Decision = h.decision // the limits that do not know the hold have no decision
 	}
+	result.Uncounted = uncounted
 	return result, nil
+}
+
+// heldLimit is a limit of a hold.
+type heldLimit struct {
+	rule   Rule
+	key    string
+	excess int64 // see excessOf; 0 if there is no commit
+}
+
+func (l *heldLimit) fields() (Rule, string, int64) { return l.rule, l.key, l.excess }
+
+// limits returns the limits of all checks of h. actual is as in outcome.
+func (h *Hold) limits(actual []int64) []heldLimit {
+	var limits []heldLimit
+	for i, c := range h.checks {
+		for j, r := range c.Limiter.policy.rules() {
+			l := heldLimit{rule: r, key: c.Key}
+			if actual != nil {
+				l.excess = actual[i] - r.Holds.ChargedUnits(c.Cost, c.Limiter.bounds[j].Limit())
+			}
+			limits = append(limits, l)
+		}
+	}
+	sums := make([]int64, len(limits))
+	for i := range limits {
+		sums[i] = excessOf(i, len(limits), func(j int) (Rule, string, int64) { return limits[j].fields() })
+	}
+	for i := range limits {
+		limits[i].excess = sums[i]
+	}
+	return limits
 }
 
 // combineResults merges the results of several limits. Its deadline is the earliest one.

@@ -189,6 +189,11 @@ type HoldResult struct {
 	Replayed bool
 	// Granted is the number of units that [TakeUpTo] took.
 	Granted int64
+	// Uncounted is the number of units above the amount of a hold that a commit has not
+	// counted under a limit, because a failure mode decided for it: the largest number of
+	// all limits. If [Hold.Decision] is not degraded, repeat the commit when the store
+	// has recovered. Otherwise charge the units with [Limiter.Debit], if they must count.
+	Uncounted int64
 	// Deadline is the instant at which the hold expires, after [OpenHold] and
 	// [ExtendHold]. If Replayed is set, it is the deadline of the hold that was opened
 	// before. It is 0 if the store keeps no hold: after a denial or an error, under a

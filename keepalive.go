@@ -64,7 +64,7 @@ func extendAll(ctx context.Context, now Instant, ttl time.Duration, holds []*Hol
 
 // extended returns the result of an extension with the results of all its limits.
 func (h *Hold) extended(at Instant, ttl time.Duration, limits []HoldResult) HoldResult {
-	result, err := h.outcome(at, h.checks, nil, limits)
+	result, err := h.outcome(at, nil, 0, limits)
 	if err == nil {
 		h.setExpires(result.Deadline, at, ttl)
 	}

@@ -117,7 +117,7 @@ func (q *holdCall) applyLocal(ctx context.Context) ([]headgate.HoldResult, headg
 	var local []headgate.HoldOp
 	for _, op := range q.ops {
 		if b := op.Bound.(*bound); b.local != nil {
-			op.Bound = b.local
+			op.Bound, op.Private = b.local, false // a degraded commit is repeated
 			local = append(local, op)
 		}
 	}

@@ -2,6 +2,7 @@ package fallback_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,62 @@ func TestCommitOfDegradedHoldAfterDeadline(t *testing.T) {
 		if d, err := s.limiter.PeekAt(background, late, "key", 0); err != nil || d.Remaining != 10 {
 			t.Errorf("%s: got %+v, error %v want 10 remaining", mode, d, err)
 		}
+	}
+}
+
+// While or after a failure mode decides, a commit returns the units above the amount that
+// a limit has not counted. After the outage, the store counts those of its own holds.
+func TestCommitAboveAmountOfDegradedHold(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[headgate.OnStoreError][]int64{
+		headgate.FailOpen: {5, 3, 0, 3}, headgate.FailLocal: {5, 0, 0, 0},
+	} {
+		s := newHoldTest(t, "", mode)
+		before := s.hold(4)
+		s.fail()
+		during, later := s.hold(2), s.hold(2)
+		got := []headgate.HoldResult{s.commit(before, 9), s.commit(during, 5)}
+		s.recover()
+		got = append(got, s.commit(before, 9), s.commit(later, 5))
+		for i, r := range got {
+			if r.Uncounted != want[i] || r.Uncounted > 0 && r.Degraded == headgate.ReasonNone {
+				t.Errorf("%s, commit %d: got %+v want %d units not counted", mode, i+1, r, want[i])
+			}
+		}
+		s.requireLeft(1, "the store has counted the commit of its hold")
+	}
+}
+
+// The commit of a local hold has an effect during the outage and can be repeated.
+func TestCommitOfLocalHoldIsRepeated(t *testing.T) {
+	t.Parallel()
+	s := newHoldTest(t, "", headgate.FailLocal)
+	s.fail()
+	h := s.hold(4)
+	s.commit(h, 1)
+	s.requireLeft(4, "the hold was committed with 1 of 5")
+	if d := s.commit(h, 1); !d.Replayed {
+		t.Errorf("repeated during the outage: got %+v want a replayed commit", d)
+	}
+	s.recover()
+	if d := s.commit(h, 1); !d.Replayed {
+		t.Errorf("repeated after the outage: got %+v want a replayed commit", d)
+	}
+}
+
+// A local hold that has been lost, here by a reset, is an error.
+func TestCommitOfLostLocalHold(t *testing.T) {
+	t.Parallel()
+	s := newHoldTest(t, "", headgate.FailLocal)
+	s.fail()
+	h := s.hold(4)
+	if _, err := s.limiter.ResetAt(background, noon.Time(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	s.recover()
+	_, err := h.CommitAt(background, noon.Time(), 1)
+	if !errors.Is(err, headgate.ErrUnknownHold) || !strings.Contains(err.Error(), "charge the actual cost with a debit") {
+		t.Errorf("got error %v want ErrUnknownHold with what to do", err)
 	}
 }
 

@@ -19,8 +19,8 @@ var (
 	// func(context.Context, headgate.Store, headgate.Instant, time.Duration,
 	// []headgate.HoldOp, []int, []headgate.HoldResult) (headgate.Instant, error)
 	ExtendHolds any
-	// func([]headgate.HoldResult, func(int) headgate.Rule, headgate.Instant,
-	// headgate.Instant, headgate.StoreErrorReason) error
+	// func([]headgate.HoldResult, func(int) (headgate.Rule, string, int64),
+	// headgate.Instant, headgate.Instant, headgate.StoreErrorReason) (int64, error)
 	HoldError  any
 	HoldID     any // func(string) (headgate.HoldID, error)
 	CheckTTL   any // func(time.Duration) error

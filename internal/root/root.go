@@ -23,8 +23,9 @@ var (
 		context.Context, headgate.Store, headgate.Instant, time.Duration, []headgate.HoldOp, []int, []headgate.HoldResult,
 	) (headgate.Instant, error))
 	holdError = hooks.HoldError.(func(
-		[]headgate.HoldResult, func(int) (headgate.Rule, int64), headgate.Instant, headgate.Instant, headgate.StoreErrorReason,
-	) error)
+		[]headgate.HoldResult, func(int) (headgate.Rule, string, int64), headgate.Instant, headgate.Instant,
+		headgate.StoreErrorReason,
+	) (int64, error))
 	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
@@ -77,13 +78,14 @@ func ExtendHolds(
 
 // HoldError returns the error of an operation on a hold, from the results of its limits:
 // nil, or an error that matches [headgate.ErrExpiredHold] or [headgate.ErrUnknownHold].
-// limitOf returns the rule of the i-th limit and, for a commit, by how many units the
-// actual cost is above the amount of the hold; otherwise 0 or less. at is the instant of
-// the operation, expires the deadline of the hold, and degraded the reason why a failure
-// mode opened it.
+// limitOf returns the rule and the key of the i-th limit and, for a commit, by how many
+// units the actual cost is above the amount of the hold; otherwise 0 or less. at is the
+// instant of the operation, expires the deadline of the hold, and degraded the reason why
+// a failure mode opened it. uncounted is [headgate.HoldResult].Uncounted.
 func HoldError(
-	results []headgate.HoldResult, limitOf func(i int) (headgate.Rule, int64), at, expires headgate.Instant, degraded headgate.StoreErrorReason,
-) error {
+	results []headgate.HoldResult, limitOf func(i int) (headgate.Rule, string, int64), at, expires headgate.Instant,
+	degraded headgate.StoreErrorReason,
+) (uncounted int64, err error) {
 	return holdError(results, limitOf, at, expires, degraded)
 }
 

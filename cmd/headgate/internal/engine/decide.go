@@ -64,6 +64,9 @@ type Answer struct {
 	Replayed bool
 	// Granted is the number of units of each check that [ActiveConfig.TakeUpTo] spent.
 	Granted int64
+	// Uncounted is the number of units above the amount of a hold that a commit has not
+	// counted; see [headgate.HoldResult].
+	Uncounted int64
 
 	enforced, shadowed charges
 	mayWait            bool   // whether the request can wait in a queue
@@ -161,7 +164,7 @@ func (s *ActiveConfig) Count(ctx context.Context, now headgate.Instant, checks [
 func (a *Answer) clear(generation uint64) {
 	a.Decision, a.Policy, a.Tightest, a.Unenforced, a.Generation = headgate.Decision{}, "", 0, false, generation
 	a.Rules, a.Decisions, a.Shadows = nil, nil, a.Shadows[:0]
-	a.Replayed, a.Granted = false, 0
+	a.Replayed, a.Granted, a.Uncounted = false, 0, 0
 }
 
 // decide does the work of DecideAt, after DecideAt has cleared a.

@@ -136,6 +136,7 @@ type Rule struct {
 	isText    bool // whether a check contained the limit as text; see inlineKey
 	ordinal   int
 	text      string // see Text
+	scope     string // see [headgate.Rule]
 	bound     headgate.Bound
 	queues    bool // whether the algorithm has a queue
 	onlyHolds bool // whether only holds take units
@@ -306,7 +307,8 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 	}
 	return &Rule{
 		Name: rule.Name, Limit: rule.Limit, Algorithm: rule.Algorithm, Lease: rule.Lease,
-		text: rule.Limit.String(), bound: bound, queues: rule.Algorithm.Queues(), onlyHolds: rule.Algorithm.OnlyHolds(),
+		text: rule.Limit.String(), scope: rule.Scope, bound: bound,
+		queues: rule.Algorithm.Queues(), onlyHolds: rule.Algorithm.OnlyHolds(),
 		onError: rule.OnStoreError, holds: rule.Holds,
 	}, nil
 }

@@ -281,7 +281,8 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 		for to < len(c.holds) && c.holds[to] == i {
 			to++
 		}
-		h.Err = root.HoldError(c.results[from:to], func(j int) (headgate.Rule, int64) { return call.limitOf(c, from+j) }, at, h.Expires, h.Degraded)
+		limitOf := func(j int) (headgate.Rule, string, int64) { return call.limitOf(c, from+j) }
+		a.Uncounted, h.Err = root.HoldError(c.results[from:to], limitOf, at, h.Expires, h.Degraded)
 		if from = to; h.Err == nil {
 			h.expireAt(call, deadlines[i], at)
 			changed = true
@@ -306,13 +307,15 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 }
 
 // limitOf returns the fields of the rule of charge i that decide whether a hold has been
-// lost and, for a commit, by how many units the actual cost is above the amount.
-func (call *holdCall) limitOf(c *charges, i int) (rule headgate.Rule, excess int64) {
+// lost, and the key. For a commit, it also returns by how many units the actual cost is
+// above the amount.
+func (call *holdCall) limitOf(c *charges, i int) (rule headgate.Rule, key string, excess int64) {
 	r := c.rules[i]
 	if call.verb == headgate.CommitHold {
 		excess = c.Ops[i].Cost - r.holds.ChargedUnits(call.amounts[c.checks[i]], r.Capacity())
 	}
-	return headgate.Rule{Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}, excess
+	rule = headgate.Rule{Scope: r.scope, Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}
+	return rule, c.Ops[i].Key, excess
 }
 
 // allowAll sets the fields that addResults sets, for a request whose limits are not

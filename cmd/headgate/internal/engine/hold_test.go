@@ -174,64 +174,6 @@ func TestExtendInlineLimits(t *testing.T) {
 	}
 }
 
-// A hold whose slot is lost has an error, although its rate remains and is changed.
-func TestHoldWithLostSlot(t *testing.T) {
-	t.Parallel()
-	e, _ := newEngine(t, nil)
-	rate, slot := inline("k", "10/1h"), inline("k", "2 concurrent")
-	rate.Cost, slot.Cost = 4, 1
-	h, a := mustHold(t, e, start, time.Minute, rate, slot)
-	if err := e.DecideAt(t.Context(), start, headgate.Reset, []engine.Check{slot}, &a); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.ActiveConfig().Commit(t.Context(), start, &h, []int64{1, 1}, &a); !errors.Is(err, headgate.ErrUnknownHold) {
-		t.Errorf("commit: got error %v want ErrUnknownHold", err)
-	}
-	rate.Cost = 0
-	if err := e.DecideAt(t.Context(), start, headgate.Peek, []engine.Check{rate}, &a); err != nil || a.Remaining != 9 {
-		t.Errorf("the rate after the commit: got %+v, error %v want 9 remaining", a.Decision, err)
-	}
-}
-
-// A rate that does not know a hold has not counted the units above its amount. The error
-// has their number, also if the policy caps the amount. The other rates are changed.
-func TestHoldWithLostRate(t *testing.T) {
-	t.Parallel()
-	e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{
-		"capped": {Limits: limits("10/1h"), Holds: headgate.HoldSettings{CapAmount: true}}, "other": {Limits: limits("20/1h")},
-	}})
-	lost, capped, other := inline("k", "10/1h"), engine.Check{Policy: "capped", Key: "k", Cost: 14}, engine.Check{Policy: "other", Key: "k", Cost: 4}
-	lost.Cost = 4
-	h, a := mustHold(t, e, start, time.Minute, lost, capped, other)
-	for _, c := range []engine.Check{lost, capped} {
-		if err := e.DecideAt(t.Context(), start, headgate.Reset, []engine.Check{c}, &a); err != nil {
-			t.Fatal(err)
-		}
-	}
-	token := h.Token()
-	for _, c := range []struct {
-		actual []int64
-		want   string // in the error; empty for none
-	}{
-		{[]int64{7, 12, 2}, `not counted (3 under "10/1h", 2 under "capped")`},
-		{[]int64{7, 12, 2}, `not counted (3 under "10/1h", 2 under "capped")`},
-		{[]int64{4, 10, 2}, ""},
-	} {
-		h, err := engine.ParseHold(token, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = e.ActiveConfig().Commit(t.Context(), start, &h, c.actual, &a)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, headgate.ErrUnknownHold) || !strings.Contains(engine.Reason(err), c.want)) {
-			t.Errorf("commit %d: got error %v want %s", c.actual, err, c.want)
-		}
-	}
-	other.Cost = 0
-	if err := e.DecideAt(t.Context(), start, headgate.Peek, []engine.Check{other}, &a); err != nil || a.Remaining != 18 {
-		t.Errorf("the other rate after the commit: got %+v, error %v want 18 remaining", a.Decision, err)
-	}
-}
-
 // A hold whose policy has changed or is gone.
 func TestHoldAfterReload(t *testing.T) {
 	t.Parallel()

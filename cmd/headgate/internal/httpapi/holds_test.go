@@ -108,23 +108,38 @@ func TestCommitUncounted(t *testing.T) {
 	}
 }
 
-// A hold that was allowed while the store was unavailable has nothing to correct.
+// A hold that the failure mode open has allowed has nothing to correct. The response has
+// the units above its amount. The failure mode closed opens no holds.
 func TestHoldOfOutage(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
-	h := engine.OpenHold{
-		ID: headgate.HoldID{1}, Expires: headgate.InstantOf(time.Now().Add(time.Hour)), Degraded: headgate.ReasonTimedOut,
-		Checks: []engine.Check{{Policy: "login", Key: "k", Cost: 2}},
+	token := func(policy string, expires headgate.Instant) string {
+		h := engine.OpenHold{
+			ID: headgate.HoldID{1}, Expires: expires, Degraded: headgate.ReasonTimedOut,
+			Checks: []engine.Check{{Policy: policy, Key: "k", Cost: 2}},
+		}
+		return h.Token()
 	}
-	for _, path := range []string{"/v1/commit", "/v1/extend"} {
-		body := map[string]string{"/v1/commit": `{"actual":[1],"hold":"` + h.Token() + `"}`, "/v1/extend": `{"ttl":"1h","holds":["` + h.Token() + `"]}`}[path]
-		if got := s.post(path, body); got.status != 200 || !strings.Contains(got.body, `"remaining":5,`) || !strings.Contains(got.body, `"degraded":true`) {
-			t.Errorf("%s: got %d %s", path, got.status, got.body)
+	later := headgate.InstantOf(time.Now().Add(time.Hour))
+	for _, tt := range []struct{ name, path, body, want string }{
+		{"commit", "/v1/commit", `{"actual":[2],"hold":"` + token("open", later) + `"}`, `"replayed":false}`},
+		{"commit above the amount", "/v1/commit", `{"actual":[5],"hold":"` + token("open", later) + `"}`, `"uncounted":3}`},
+		{"extension", "/v1/extend", `{"ttl":"1h","holds":["` + token("open", later) + `"]}`, `"extended":true`},
+		{"cancellation after the deadline", "/v1/cancel", `{"hold":"` + token("open", 1) + `"}`, `"replayed":false}`},
+	} {
+		got := s.post(tt.path, tt.body)
+		for _, want := range []string{`"remaining":5,`, `"degraded":true`, tt.want} {
+			if got.status != 200 || !strings.Contains(got.body, want) {
+				t.Errorf("%s: got %d %s want 200 and %s", tt.name, got.status, got.body, want)
+			}
 		}
 	}
-	h.Expires = 1
-	if status, _ := s.hold("/v1/cancel", `{"hold":"`+h.Token()+`"}`); status != 410 {
-		t.Errorf("after its deadline: got %d want 410", status)
+	status, got := s.hold("/v1/commit", `{"actual":[1],"hold":"`+token("login", later)+`"}`)
+	if status != 404 || !strings.Contains(got.Detail, "with a debit") {
+		t.Errorf("failure mode closed: got %d %+v want 404", status, got)
+	}
+	if status, _ := s.hold("/v1/cancel", `{"hold":"`+token("login", 1)+`"}`); status != 410 {
+		t.Errorf("failure mode closed, after the deadline: got %d want 410", status)
 	}
 }
 

@@ -42,6 +42,7 @@ type served struct {
 
 var policies = map[string]headgate.Policy{
 	"login": {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m")}, Algorithm: headgate.SlidingLog},
+	"open":  {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m")}, OnStoreError: headgate.FailOpen},
 	"two":   {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m"), headgate.MustParseLimit("3/24h")}, Algorithm: headgate.SlidingLog},
 }
 

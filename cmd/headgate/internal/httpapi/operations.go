@@ -25,7 +25,7 @@ var operations = []*operation{
 	{path: "/v1/refund", accepted: requestFields, run: decide(headgate.Refund)},
 	{path: "/v1/reset", accepted: requestFields, run: decide(headgate.Reset)},
 	{path: "/v1/hold", accepted: requestFields | idField | ttlField, run: openHold, appendFields: appendOpened},
-	{path: "/v1/commit", accepted: holdField | actualField, run: commitHold, appendFields: appendReplayed},
+	{path: "/v1/commit", accepted: holdField | actualField, run: commitHold, appendFields: appendCommitted},
 	{path: "/v1/extend", accepted: holdsField | ttlField, run: extendHolds, appendFields: appendExtended},
 	{path: "/v1/cancel", accepted: holdField, run: cancelHold, appendFields: appendReplayed},
 	{path: "/v1/debit", accepted: requestFields, run: debit},
@@ -90,6 +90,14 @@ func appendHold(b []byte, h *engine.OpenHold) []byte {
 
 func appendReplayed(b []byte, c *call) []byte {
 	return strconv.AppendBool(append(b, `,"replayed":`...), c.answer.Replayed)
+}
+
+// appendCommitted appends the fields of a commit.
+func appendCommitted(b []byte, c *call) []byte {
+	if b = appendReplayed(b, c); c.answer.Uncounted == 0 {
+		return b
+	}
+	return appendInt(b, `,"uncounted":`, c.answer.Uncounted)
 }
 
 func appendGranted(b []byte, c *call) []byte {

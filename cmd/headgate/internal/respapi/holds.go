@@ -159,7 +159,9 @@ func (c *call) writeReply(w *worker, a *engine.Answer) {
 			more = 4
 		}
 	case engine.Commit, engine.Extend, engine.TakeUpTo:
-		more = 2
+		if more = 2; a.Uncounted > 0 {
+			more = 3
+		}
 	}
 	w.writeDecision(a, more)
 	w.writeResults(a, w.h.now())
@@ -167,7 +169,11 @@ func (c *call) writeReply(w *worker, a *engine.Answer) {
 	case engine.Hold, engine.Commit:
 		w.bulk("replayed")
 		w.boolean(a.Replayed)
-		if more == 4 {
+		switch more {
+		case 3:
+			w.bulk("uncounted")
+			w.number(a.Uncounted)
+		case 4:
 			w.writeHold(&c.opened)
 		}
 	case engine.Extend:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
@@ -124,6 +125,22 @@ func TestCommitUncounted(t *testing.T) {
 	}
 	if got := c.do("HG.PEEK", "api", "k", "0"); field(got, "remaining") != ":199" {
 		t.Errorf("the other limit: got %q want 199 remaining", got)
+	}
+}
+
+// The failure mode open has allowed the hold, so no store has it. The reply has the units
+// above its amount.
+func TestCommitUncountedOfDegradedHold(t *testing.T) {
+	c, _ := newHoldClient(t, false)
+	h := engine.OpenHold{
+		ID: headgate.HoldID{1}, Expires: start + 1, Degraded: headgate.ReasonTimedOut,
+		Checks: []engine.Check{{Policy: "open", Key: "k", Cost: 2}},
+	}
+	if got := c.do("HG.COMMIT", h.Token(), "5"); !strings.HasPrefix(got, "*26\r\n") || field(got, "uncounted") != ":3" {
+		t.Errorf("above the amount: got %q want 3 units not counted", got)
+	}
+	if got := c.do("HG.COMMIT", h.Token(), "2"); !strings.HasPrefix(got, "*24\r\n") || strings.Contains(got, "uncounted") {
+		t.Errorf("not above the amount: got %q", got)
 	}
 }
 

@@ -74,6 +74,7 @@ var policies = &engine.Options{Policies: map[string]headgate.Policy{
 	"api":   {Limits: []headgate.Limit{headgate.MustParseLimit("100/s burst 200")}},
 	"large": {Limits: []headgate.Limit{headgate.MustParseLimit("9007199254740991/15m")}, Algorithm: headgate.FixedWindow},
 	"queue": {Limits: []headgate.Limit{headgate.MustParseLimit("10/s queue 5")}, Algorithm: headgate.LeakyBucket},
+	"open":  {Limits: []headgate.Limit{headgate.MustParseLimit("5/15m")}, OnStoreError: headgate.FailOpen},
 }}
 
 func mustEngine(t testing.TB, store headgate.Store, opts *engine.Options) *engine.Engine {
