@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func TestAlgorithmKinds(t *testing.T) {
+func TestAlgorithmProperties(t *testing.T) {
 	type kind struct {
 		refill                       headgate.Refill
 		windowed, queues, canReserve bool

@@ -46,8 +46,8 @@ var calendarNames = [...]string{"", "hour", "day", "week", "month", "quarter", "
 // weekdays begins with Monday, the first day of a week.
 var weekdays = [...]string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
 
-// mostFrom is the maximum of From for each unit.
-var mostFrom = [...]int{CalendarDay: 1439, CalendarWeek: 6, CalendarMonth: 30, CalendarYear: 0}
+// maxFrom is the maximum of From for each unit.
+var maxFrom = [...]int{CalendarDay: 1439, CalendarWeek: 6, CalendarMonth: 30, CalendarYear: 0}
 
 // String returns the name of the unit: hour, day, week, month, quarter or year, or "" for
 // the zero value.
@@ -94,8 +94,9 @@ func (l Limit) validateCalendar() error {
 	switch {
 	case c.Unit == 0 || c.Unit > CalendarYear:
 		return &LimitError{"calendar unit", strconv.Itoa(int(c.Unit)), "must be CalendarHour to CalendarYear"}
-	case c.From < 0 || c.From > mostFrom[c.Unit]:
-		return &LimitError{"calendar start", strconv.Itoa(c.From), fmt.Sprintf("must be 0 to %d for a %s", mostFrom[c.Unit], c.Unit)}
+	case c.From < 0 || c.From > maxFrom[c.Unit]:
+		bound := fmt.Sprintf("must be 0 to %d for a %s", maxFrom[c.Unit], c.Unit)
+		return &LimitError{"calendar start", strconv.Itoa(c.From), bound}
 	case l.Period == week && c == Calendar{Unit: CalendarWeek}:
 		return nil
 	case l.Period != 0:

@@ -92,7 +92,7 @@ func TestConcurrencyDenialSpendsNoRate(t *testing.T) {
 }
 
 // keep cannot apply to slots, which every expiry releases.
-func TestConcurrencyOnExpiry(t *testing.T) {
+func TestConcurrencyRejectsKeepExpired(t *testing.T) {
 	t.Parallel()
 	for expiry, valid := range map[headgate.OnExpiry]bool{headgate.DefaultExpiry: true, headgate.KeepExpired: false, headgate.ReleaseExpired: true} {
 		p := headgate.MustNamedPolicy("streams", "16 concurrent")

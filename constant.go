@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// constancy is whether a limit counts, or decides every request in the same way.
-type constancy uint8
+// limitKind is whether a limit counts, or decides every request in the same way.
+type limitKind uint8
 
 const (
-	counts constancy = iota
-	unlimited
-	blocked
+	counting  limitKind = iota
+	unlimited           // see Unlimited
+	blocked             // see Blocked
 )
 
 // Unlimited returns a limit that allows every request of a key, with any cost. It must be
@@ -25,23 +25,23 @@ const (
 //
 // [ParseLimit] does not accept that text, so a client that sends a limit cannot turn it
 // off; [ParsePolicyLimit] does.
-func Unlimited() Limit { return Limit{constancy: unlimited} }
+func Unlimited() Limit { return Limit{kind: unlimited} }
 
 // Blocked returns a limit that denies every request of a key. It must be the only limit
 // of its policy. Limit and Remaining of a decision are 0, and Never is true, because
 // waiting does not help. A cost of 0 is allowed, as for every limit. The store is not
 // called for a blocked key; what the key has spent before is kept until it expires. Its
 // text is “0/s”.
-func Blocked() Limit { return Limit{constancy: blocked} }
+func Blocked() Limit { return Limit{kind: blocked} }
 
 // IsUnlimited reports whether l is [Unlimited].
-func (l Limit) IsUnlimited() bool { return l.constancy == unlimited }
+func (l Limit) IsUnlimited() bool { return l.kind == unlimited }
 
 // IsBlocked reports whether l is [Blocked].
-func (l Limit) IsBlocked() bool { return l.constancy == blocked }
+func (l Limit) IsBlocked() bool { return l.kind == blocked }
 
 // isConstant reports whether l decides without counting.
-func (l Limit) isConstant() bool { return l.constancy != counts }
+func (l Limit) isConstant() bool { return l.kind != counting }
 
 // The texts of the limits that decide without counting.
 const (
@@ -49,8 +49,8 @@ const (
 	blockedText   = "0/s"
 )
 
-func (c constancy) text() string {
-	if c == unlimited {
+func (k limitKind) text() string {
+	if k == unlimited {
 		return unlimitedText
 	}
 	return blockedText
@@ -281,7 +281,7 @@ func applyCountedHolds(
 ) (Instant, error) {
 	s, ok := store.(HoldStore)
 	if !ok {
-		return 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.calls())
+		return 0, fmt.Errorf("%w: the store does not support %s", ErrUnsupported, verb.methodName())
 	}
 	return s.ApplyHolds(ctx, now, verb, ttl, ops, results)
 }

@@ -66,7 +66,7 @@ func TestLimitOfClientMustCount(t *testing.T) {
 }
 
 // The decisions of unlimited and blocked policies need no store: it is closed here.
-func TestConstantDecisions(t *testing.T) {
+func TestUnlimitedAndBlockedNeedNoStore(t *testing.T) {
 	t.Parallel()
 	ctx, store := t.Context(), memstore.New(nil)
 	free, none := newLimiter(t, store, "free", nil, "unlimited"), newLimiter(t, store, "none", nil, "0/s")
@@ -135,7 +135,7 @@ func equalDecision(a, b headgate.Decision) bool {
 
 // Together with other limits, an unlimited one changes nothing, and a blocked one denies
 // all of them.
-func TestConstantWithOtherLimits(t *testing.T) {
+func TestUnlimitedAndBlockedWithOtherLimits(t *testing.T) {
 	t.Parallel()
 	ctx, store := t.Context(), memstore.New(nil)
 	free, none := newLimiter(t, store, "free", nil, "unlimited"), newLimiter(t, store, "none", nil, "0/s")

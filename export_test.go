@@ -1,7 +1,7 @@
 package headgate
 
-// Lines returns the number of keys that have waiters.
-func (l *Limiter) Lines() int {
+// WaitingKeys returns the number of keys that have waiters.
+func (l *Limiter) WaitingKeys() int {
 	l.queues.mu.Lock()
 	defer l.queues.mu.Unlock()
 	return len(l.queues.queues)

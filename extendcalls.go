@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// maxExtended is the maximum number of limits that one call of a store extends,
+	// maxCallLimits is the maximum number of limits that one call of a store extends,
 	// except for a hold that has more.
-	maxExtended = 256
-	// maxExtending is the maximum number of such calls at the same time.
-	maxExtending = 16
+	maxCallLimits = 256
+	// maxConcurrentCalls is the maximum number of such calls at the same time.
+	maxConcurrentCalls = 16
 )
 
 // extendOps extends holds. sizes has the number of ops of each hold, in the order of ops.
@@ -29,11 +29,11 @@ func extendOps(
 	var next atomic.Int64
 	work := func() {
 		for i := int(next.Add(1)) - 1; i < len(calls); i = int(next.Add(1)) - 1 {
-			calls[i].run(ctx, store, now, ttl, (len(calls)-i+maxExtending-1)/maxExtending)
+			calls[i].run(ctx, store, now, ttl, (len(calls)-i+maxConcurrentCalls-1)/maxConcurrentCalls)
 		}
 	}
 	var workers sync.WaitGroup
-	for range min(len(calls), maxExtending) - 1 {
+	for range min(len(calls), maxConcurrentCalls) - 1 {
 		workers.Go(work)
 	}
 	work()
@@ -53,8 +53,8 @@ type extendCall struct {
 }
 
 // extendCalls divides holds into calls. A call has holds of one server, so that a server
-// that does not answer delays no hold of another one. The holds of several servers are in
-// separate calls, too.
+// that does not answer delays no hold of another one. A hold with limits on several
+// servers is only in a call with holds on the same servers.
 func extendCalls(ops []HoldOp, sizes []int, results []HoldResult) (calls []*extendCall) {
 	open := map[string]*extendCall{} // the call of each server that has room
 	for _, n := range sizes {
@@ -63,7 +63,7 @@ func extendCalls(ops []HoldOp, sizes []int, results []HoldResult) (calls []*exte
 		}
 		node := nodesOf(ops[:n])
 		c := open[node]
-		if c == nil || len(c.ops)+n > maxExtended {
+		if c == nil || len(c.ops)+n > maxCallLimits {
 			c = &extendCall{}
 			open[node], calls = c, append(calls, c)
 		}

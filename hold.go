@@ -162,9 +162,9 @@ func checkHoldCost(cost int64) error {
 	return nil
 }
 
-// calls returns the name of the methods that use the verb, for the error of a store
-// without holds.
-func (v HoldVerb) calls() string {
+// methodName returns Debit or TakeUpTo for the verb of that method, and otherwise
+// “holds”: what a store without holds does not support.
+func (v HoldVerb) methodName() string {
 	switch v {
 	case Debit:
 		return "Debit"
@@ -381,7 +381,7 @@ func (l *Limiter) TakeUpToAt(ctx context.Context, now time.Time, key string, n i
 }
 
 func (l *Limiter) adjust(ctx context.Context, now Instant, verb HoldVerb, key string, n int64) (int64, Decision, error) {
-	if err := l.checkNoHold(verb.calls()); err != nil {
+	if err := l.checkNoHold(verb.methodName()); err != nil {
 		return 0, Decision{}, err
 	}
 	h := Hold{checks: []Check{{l, key, n}}}

@@ -38,7 +38,7 @@ func TestExpiredHoldWithUnlimited(t *testing.T) {
 }
 
 // All ops of TakeUpTo take the same number of units.
-func TestTakeUpToWithConstants(t *testing.T) {
+func TestTakeUpToWithUnlimitedOrBlocked(t *testing.T) {
 	for _, tt := range []struct {
 		limit string
 		cost  int64
@@ -69,7 +69,7 @@ func TestTakeUpToWithConstants(t *testing.T) {
 	}
 }
 
-func TestHoldWithoutChecks(t *testing.T) {
+func TestExtendAllOfHoldWithoutChecks(t *testing.T) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.Errorf("panic: %v", p)
@@ -165,7 +165,7 @@ func testKeepAliveHangingStore(t *testing.T) {
 }
 
 // A repeated hold has the deadline that is stored, also after an extension and a commit.
-func TestReplayedHoldExpires(t *testing.T) {
+func TestReplayedHoldHasStoredDeadline(t *testing.T) {
 	t.Parallel()
 	l := newLimiter(t, memstore.New(nil), "c", nil, "10/1h")
 	open := func(after time.Duration) *headgate.Hold {

@@ -50,14 +50,14 @@ type Limit struct {
 	// other fields must be 0.
 	Concurrent bool
 
-	constancy constancy // set by [Unlimited] and [Blocked]
+	kind limitKind // set by [Unlimited] and [Blocked]
 }
 
 // Capacity returns B, the maximum number of units that a bucket with this limit
 // contains.
 func (l Limit) Capacity() int64 {
 	switch {
-	case l.constancy == unlimited:
+	case l.kind == unlimited:
 		return MaxWindowUnits
 	case l.Queue > 0:
 		return l.Queue + 1
@@ -120,13 +120,13 @@ func (l Limit) validateRate() error {
 		return inRange("rate", l.Rate, 1)
 	}
 	if l.Rate > MaxWindowUnits {
-		return &LimitError{"rate", strconv.FormatInt(l.Rate, 10), boundOfLargeRate}
+		return &LimitError{"rate", strconv.FormatInt(l.Rate, 10), largeRateBound}
 	}
 	return nil
 }
 
-// boundOfLargeRate is the bound in the error for a rate above MaxWindowUnits.
-const boundOfLargeRate = "must be 1 to 1000000000, or to 9007199254740991 under fixed_window and calendar_window"
+// largeRateBound is the bound in the error for a rate above MaxWindowUnits.
+const largeRateBound = "must be 1 to 1000000000, or to 9007199254740991 under fixed_window and calendar_window"
 
 func inRange(field string, value, least int64) error {
 	if value < least || value > MaxUnits {

@@ -82,7 +82,7 @@ func MustParseLimit(text string) Limit {
 // to the same limit, and so does [ParseLimit], except for [Unlimited] and [Blocked].
 func (l Limit) String() string {
 	if l.isConstant() {
-		return l.constancy.text()
+		return l.kind.text()
 	}
 	if l.Concurrent {
 		return strconv.FormatInt(l.Rate, 10) + " " + concurrentWord
@@ -301,7 +301,7 @@ func accepted(field string) string {
 	case "period":
 		return acceptedPeriods
 	case "rate":
-		return boundOfLargeRate
+		return largeRateBound
 	case "queue":
 		return "must be 0 to 1000000000"
 	default:

@@ -338,7 +338,7 @@ func FuzzParseLimit(f *testing.F) {
 	})
 }
 
-func TestValidate(t *testing.T) {
+func TestLimitValidate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -388,7 +388,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestCapacity(t *testing.T) {
+func TestLimitCapacity(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"7/s": 7, "7/s burst 3": 3, "7/s burst 30": 30, "7/s queue 5": 6, "7/s queue 0": 1} {
 		if got := headgate.MustParseLimit(text).Capacity(); got != want {

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsInvalidPolicies(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestLimiterCopiesPolicy(t *testing.T) {
 	}
 }
 
-func TestVerbs(t *testing.T) {
+func TestAllowPeekRefundReset(t *testing.T) {
 	t.Parallel()
 	l := newLimiter(t, memstore.New(nil), "api", nil, "10/1m")
 	for _, c := range []struct {
@@ -178,7 +178,7 @@ func TestInstantOfOutOfRange(t *testing.T) {
 	}
 }
 
-func TestCombine(t *testing.T) {
+func TestCombineDecisions(t *testing.T) {
 	t.Parallel()
 	allowed := func(limit, left int64, reset, delay time.Duration) headgate.Decision {
 		return headgate.Decision{Allowed: true, Limit: limit, Remaining: left, ResetAfter: reset, Delay: delay}
@@ -219,7 +219,7 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-func TestTightest(t *testing.T) {
+func TestTightestDecision(t *testing.T) {
 	t.Parallel()
 	for want, left := range [][]int64{{4, 5, 9}, {20, 3, 5}, {7, 3, 2}} {
 		var decisions []headgate.Decision

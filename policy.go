@@ -96,7 +96,7 @@ func (p Policy) Validate() error {
 func (p Policy) rules() []Rule {
 	rules := make([]Rule, len(p.Limits))
 	for i, l := range p.Limits {
-		rules[i] = Rule{Scope: p.scope(i), Name: p.label(i), Limit: l, Algorithm: p.Algorithm.For(l), OnStoreError: p.OnStoreError, Holds: p.Holds, Lease: p.Lease}
+		rules[i] = Rule{Scope: p.scope(i), Name: p.ruleName(i), Limit: l, Algorithm: p.Algorithm.For(l), OnStoreError: p.OnStoreError, Holds: p.Holds, Lease: p.Lease}
 	}
 	return rules
 }
@@ -119,8 +119,8 @@ func (p Policy) nameOrLimits() string {
 	return p.Name
 }
 
-// label returns the name that [Decision.DeniedBy] contains if the i-th limit denies.
-func (p Policy) label(i int) string {
+// ruleName returns the name that [Decision.DeniedBy] contains if the i-th limit denies.
+func (p Policy) ruleName(i int) string {
 	switch {
 	case p.Name == "":
 		return p.Limits[i].String()

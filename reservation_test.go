@@ -81,7 +81,7 @@ func mustResetAfter(t *testing.T, l *headgate.Limiter, want time.Duration, when 
 	}
 }
 
-func TestCancel(t *testing.T) {
+func TestCancelReservation(t *testing.T) {
 	t.Parallel()
 	l := newSpentLimiter(t)
 	first, second := reserveAt(t, l, 2, time.Hour), reserveAt(t, l, 1, time.Hour)

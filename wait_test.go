@@ -192,7 +192,7 @@ func TestWaitFailsOnceQueueHeadIsReserved(t *testing.T) {
 		if want := []int{0, 2, 4}; !slices.Equal(waiting.order, want) {
 			t.Errorf("got served %v want %v: the places of rejected waiters are free; errors %v", waiting.order, want, waiting.errs)
 		}
-		if got := l.Lines(); got != 0 {
+		if got := l.WaitingKeys(); got != 0 {
 			t.Errorf("got %d lines left want none, because no caller waits", got)
 		}
 	})

@@ -37,8 +37,8 @@ func TestSeveralHoldsOfOneKey(t *testing.T) {
 	}
 }
 
-// An id that was used for some of the limits is a conflict, and nothing is charged.
-func TestIDWithOtherLimits(t *testing.T) {
+// An id that was used for only some of the keys is a conflict, and nothing is charged.
+func TestHoldIDOfOtherKeysIsConflict(t *testing.T) {
 	rs := openURL(t, "redis://"+testserver.Redis(t).Addr())
 	for name, store := range map[string]headgate.HoldStore{"memory": memstore.New(nil), "redis": rs} {
 		l, err := headgate.New(store, headgate.MustNamedPolicy("p", "10/1h"), nil)
