@@ -81,6 +81,7 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 			"shadow: true cannot be combined with enforce, as it enforces nothing; remove one of them")
 	}
 	d.checkLease(join(path, "lease"), p)
+	d.checkHolds(join(path, "holds"), p)
 	d.checkLimits(join(path, "limits"), p.Algorithm, p.Limits)
 	for name, limits := range p.Overrides {
 		at := join(join(path, "overrides"), plain(name))
@@ -98,6 +99,21 @@ func (d *decoder) checkLease(path string, p *Policy) {
 	for _, l := range p.Limits {
 		if name := p.Algorithm.For(l); p.Lease.On && !l.IsUnlimited() && !l.IsBlocked() && !name.CanLease() {
 			d.fail(d.at[path], path, false, "%s", noLeases(name))
+			return
+		}
+	}
+}
+
+// checkHolds records an error if the policy has settings for holds and a limit whose
+// algorithm has no holds.
+func (d *decoder) checkHolds(path string, p *Policy) {
+	at, given := d.at[path]
+	if _, err := algo.Named(p.Algorithm); err != nil || !given {
+		return // the decoder has recorded an error for the unknown algorithm
+	}
+	for _, l := range p.Limits {
+		if name := p.Algorithm.For(l); !l.IsUnlimited() && !l.IsBlocked() && !name.CanHold() {
+			d.fail(at, path, false, "%s has no holds; remove holds, or use another algorithm such as token_bucket", name)
 			return
 		}
 	}
