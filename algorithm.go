@@ -116,7 +116,7 @@ func (a Algorithm) CanHold() bool { return a.kind().holds }
 
 // CanLease reports whether a process can take units under a in advance; see [LeaseStore].
 // It is false for an unknown name, for the leaky bucket, whose units have their own
-// instants, and for [Concurrency].
+// instants, and for [Concurrency], whose slots package lease takes with holds.
 func (a Algorithm) CanLease() bool { return a.kind().holds && !a.OnlyHolds() }
 
 // MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an

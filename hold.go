@@ -41,6 +41,8 @@ type HoldOptions struct {
 	// the reply to a request was lost, repeat the request with the same ID: it does not
 	// charge again. A request with the same ID, and with other costs or only some of the
 	// same keys, returns [ErrHoldConflict]. Use an ID of its own for each piece of work.
+	// A hold without an ID may be in the memory of this process, if slots are leased:
+	// then no other process can end it, and Leased is set in its decision.
 	ID string
 	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
 	// should be longer than the work takes.

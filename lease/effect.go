@@ -21,6 +21,10 @@ type Effect struct {
 	MinCalls, MaxCalls int64
 }
 
+// maxSlotCalls is the maximum number of calls for slots between two ticks: an extension,
+// the end of a chunk, and two attempts to take a further one.
+const maxSlotCalls = 4
+
 // EffectOf returns what leases mean for a rule with a valid limit. It does not consider
 // that a store may have no leases.
 func EffectOf(rule headgate.Rule) Effect {
@@ -29,10 +33,14 @@ func EffectOf(rule headgate.Rule) Effect {
 		return Effect{Reason: reason}
 	}
 	maxUnits, ttl := rule.Lease.Max(rule.Limit.Capacity()), rule.Lease.TTLOrDefault()
-	return Effect{
+	e := Effect{
 		Units: maxUnits, TTL: ttl, MinCalls: (2*int64(time.Second) + int64(ttl) - 1) / int64(ttl),
 		MaxCalls: callsPerInterval * int64(time.Second) / minCallInterval(rule, maxUnits, ttl),
 	}
+	if rule.Algorithm.OnlyHolds() {
+		e.MaxCalls = maxSlotCalls * e.MinCalls
+	}
+	return e
 }
 
 // whyNotLeased returns the reason why a rule is not leased, or "" if it is leased.
@@ -41,7 +49,7 @@ func whyNotLeased(rule headgate.Rule, capacity int64) string {
 	switch {
 	case !settings.Enabled():
 		return "the policy has no lease"
-	case !rule.Algorithm.CanLease():
+	case !rule.Algorithm.CanLease() && !rule.Algorithm.OnlyHolds():
 		return string(rule.Algorithm) + " has no leases"
 	case settings.Max(capacity) < 1:
 		return fmt.Sprintf("%d%% of the capacity %d is less than one unit", settings.Share, capacity)

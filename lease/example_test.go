@@ -45,3 +45,31 @@ func Example() {
 	fmt.Println("more than 1000 of 3000 requests were allowed:", allowed > 1000)
 	// Output: more than 1000 of 3000 requests were allowed: false
 }
+
+// Holds of slots are opened and ended in memory, in a program that opens many of them.
+func Example_slots() {
+	store, err := lease.New(memstore.New(nil), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	// [snippet slots]
+	policy := headgate.MustNamedPolicy("reports", "200 concurrent")
+	policy.Lease = headgate.LeaseSettings{Share: 50}
+	reports, err := headgate.New(store, policy, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// [end slots]
+	opened := 0
+	for range 3000 {
+		hold, err := reports.Hold(context.Background(), "acme", 1, 30*time.Second)
+		if err != nil || !hold.OK() {
+			continue
+		}
+		opened++
+		_, _ = hold.Cancel(context.Background())
+	}
+	fmt.Println(opened, "holds were opened, most of them in memory")
+	// Output: 3000 holds were opened, most of them in memory
+}

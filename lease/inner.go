@@ -24,39 +24,42 @@ func (s *Store) ApplyLease(
 	return s.inner.ApplyLease(ctx, now, op)
 }
 
-// ApplyHolds executes verb on every op; see [headgate.HoldStore]. Holds are not leased:
-// the inner store executes them.
+// ApplyHolds executes verb on every op; see [headgate.HoldStore]. Under a leased limit of
+// concurrent units, it opens a hold with one op in memory, if slots of this process are
+// free. The inner store executes all other ops.
 func (s *Store) ApplyHolds(
 	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration,
 	ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
-	if !slices.ContainsFunc(ops, func(op headgate.HoldOp) bool { return isLeased(op.Bound) }) {
+	switch {
+	case !slices.ContainsFunc(ops, func(op headgate.HoldOp) bool { return isLeased(op.Bound) }):
 		return s.inner.ApplyHolds(ctx, now, verb, ttl, ops, results)
+	case len(results) == len(ops) && slices.ContainsFunc(ops, func(op headgate.HoldOp) bool { return isSlots(op.Bound) }):
+		return s.applySlots(ctx, now, verb, ttl, ops, results)
+	default:
+		return s.applyInner(ctx, now, verb, ttl, ops, results)
 	}
-	inner := make([]headgate.HoldOp, len(ops))
-	for i, op := range ops {
-		var err error
-		if op.Bound, err = s.innerBound(i, op.Bound); err != nil {
-			return 0, err
-		}
-		inner[i] = op
-	}
-	return s.inner.ApplyHolds(ctx, now, verb, ttl, inner, results)
 }
 
 func isLeased(b headgate.Bound) bool {
 	_, ok := b.(*leasedBound)
-	return ok
+	return ok || isSlots(b)
 }
 
 // innerBound returns the Bound of the inner store for op i of a call.
 func (s *Store) innerBound(i int, b headgate.Bound) (headgate.Bound, error) {
-	leased, ok := b.(*leasedBound)
-	switch {
-	case !ok:
+	var inner headgate.Bound
+	var store *Store
+	switch leased := b.(type) {
+	case *leasedBound:
+		inner, store = leased.Bound, leased.store
+	case *slotBound:
+		inner, store = leased.Bound, leased.store
+	default:
 		return b, nil
-	case leased.store == s:
-		return leased.Bound, nil
+	}
+	if store == s {
+		return inner, nil
 	}
 	const format = "lease: %w: op %d is bound by another store; Bind it on this one"
 	return nil, fmt.Errorf(format, headgate.ErrInvalidPolicy, i+1)

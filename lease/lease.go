@@ -40,6 +40,15 @@
 // of Go does not advance while the machine is suspended: do not use leases on machines
 // that can be suspended.
 //
+// # Slots
+//
+// Under a limit of concurrent units, which are called slots, a process takes slots with
+// holds of the inner store, and gives them to its own holds in memory. Never more slots
+// than the limit are under holds that have not expired. A hold is opened in memory if it
+// has a random ID, one limit, and a TTL of at most one minute. It has the deadline that
+// it asked for. Only this process can end it. After a crash, slots are available again
+// after the longest TTL of a hold and one TTL of the lease. See docs/guides/leases.md.
+//
 // # What it costs
 //
 // Units can be stranded: a process that is killed has a lease until it expires. All
@@ -119,6 +128,7 @@ type Store struct {
 	maxInFlight int
 	clock       func() int64 // monotonic time of this process in ns, above 0
 	keys        keyTable
+	slots       slotTable
 	requests    requestCounters
 
 	ctx      context.Context // ends when Close no longer waits
@@ -157,9 +167,9 @@ func New(inner headgate.LeaseStore, opts *Options) (*Store, error) {
 }
 
 // Bind prepares a rule for use; see [headgate.Store]. For a rule that is not leased, it
-// returns the Bound of the inner store. The leaky bucket, limits of concurrent units,
-// a sliding log with a period below the TTL, and a capacity too small for the share are
-// not leased, even if the rule has settings for leases: see [EffectOf].
+// returns the Bound of the inner store. The leaky bucket, a sliding log with a period
+// below the TTL, and a capacity too small for the share are not leased, even if the rule
+// has settings for leases: see [EffectOf].
 func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	if err := rule.Lease.Validate(); err != nil {
 		return nil, err
@@ -169,6 +179,9 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	inner, err := s.inner.Bind(rule)
 	if err != nil || whyNotLeased(leased, inner.Limit()) != "" {
 		return inner, err
+	}
+	if rule.Algorithm.OnlyHolds() {
+		return s.bindSlots(leased, inner)
 	}
 	return s.newBound(leased, inner), nil
 }
@@ -223,17 +236,20 @@ func (s *Store) Close() error {
 
 // releaseAll returns the units of all leases, several at a time.
 func (s *Store) releaseAll() {
-	next := make(chan *leasedKey)
+	next := make(chan func(context.Context))
 	var workers sync.WaitGroup
 	for range min(s.maxInFlight, 32) {
 		workers.Go(func() {
-			for k := range next {
-				k.release(s.ctx)
+			for release := range next {
+				release(s.ctx)
 			}
 		})
 	}
 	for _, k := range s.keys.all() {
-		next <- k
+		next <- k.release
+	}
+	for _, c := range s.slots.all() {
+		next <- func(ctx context.Context) { c.end(ctx, false) }
 	}
 	close(next)
 	workers.Wait()

@@ -11,7 +11,7 @@ type Stats struct {
 	Stranded     int64 // units of leases that ended before they were spent or returned
 }
 
-// Stats returns the present counts. It reads every leased key, without locks, so the
+// Stats returns the present counts. It reads one leased key after another, so the
 // counts are not of one instant.
 func (s *Store) Stats() Stats {
 	st := Stats{
@@ -24,6 +24,14 @@ func (s *Store) Stats() Stats {
 		if s.clock() < k.state.Load().validUntil {
 			st.UnspentUnits += k.unspent.Load()
 		}
+	}
+	for _, c := range s.slots.all() {
+		st.Keys++
+		c.mu.Lock()
+		if c.now() < c.validUntil {
+			st.UnspentUnits += c.free()
+		}
+		c.mu.Unlock()
 	}
 	return st
 }

@@ -114,7 +114,7 @@ func TestRulesThatAreNotLeased(t *testing.T) {
 	for name, rule := range map[string]headgate.Rule{
 		"no settings":         {Scope: "s", Limit: headgate.MustParseLimit("100/1s")},
 		"leaky bucket":        {Scope: "s", Limit: headgate.MustParseLimit("100/1s queue 5"), Algorithm: headgate.LeakyBucket, Lease: headgate.LeaseSettings{Share: 50}},
-		"concurrency":         {Scope: "s", Limit: headgate.MustParseLimit("100 concurrent"), Algorithm: headgate.Concurrency, Lease: headgate.LeaseSettings{Share: 50}},
+		"few slots":           {Scope: "s", Limit: headgate.MustParseLimit("9 concurrent"), Algorithm: headgate.Concurrency, Lease: headgate.LeaseSettings{Share: 10}},
 		"small capacity":      {Scope: "s", Limit: headgate.MustParseLimit("9/1s"), Lease: headgate.LeaseSettings{Share: 10}},
 		"log of short period": {Scope: "s", Limit: headgate.MustParseLimit("100/100ms"), Algorithm: headgate.SlidingLog, Lease: headgate.LeaseSettings{Share: 10}},
 	} {

@@ -245,6 +245,9 @@ func explainLease(c *config.Config, r *engine.Rule) *explainedLease {
 	if !storeopen.Networked(string(c.Store)) {
 		return &explainedLease{Reason: "the store is in memory"}
 	}
+	if r.Algorithm.OnlyHolds() {
+		return &explainedLease{Reason: "any instance may end a hold, so the store decides each hold"}
+	}
 	e := lease.EffectOf(headgate.Rule{Limit: r.Limit, Algorithm: r.Algorithm, Lease: r.Lease})
 	return &explainedLease{e.Reason, e.Units, r.Lease.Share, millis(e.TTL), e.MinCalls, e.MaxCalls}
 }

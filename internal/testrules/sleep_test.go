@@ -21,6 +21,7 @@ var allowedSleeps = map[string]string{
 	"fallback makeNodeUnavailable":                                        "the duration of a fault under load",
 	"cmd/headgate/internal/rlsapi ApplyLease":                             "latency of a store in fake time",
 	"cmd/headgate/internal/rlsapi pass":                                   "latency of a message in fake time",
+	"lease ApplyHolds":                                                    "a late copy of a message in fake time",
 	"lease ApplyLease":                                                    "a late copy of a message in fake time",
 	"redisstore/goredis Example":                                          "a program that waits until its limit allows a request",
 	"replay Apply":                                                        "a slow store",

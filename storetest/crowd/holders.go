@@ -37,6 +37,9 @@ type Holders struct {
 	Kills int
 	// TTL is the TTL of a hold; 0 means 300 ms.
 	TTL time.Duration
+	// Lease are the settings for leases. If they are set, further holds are opened in
+	// memory before each kill.
+	Lease headgate.LeaseSettings
 }
 
 // span is a time, in µs since the Unix epoch, in which a hold was certainly open.
@@ -59,14 +62,14 @@ func (c Holders) Run(t *testing.T, serve func(t *testing.T) (address string), op
 	}
 	j := job{Address: serve(t), Scope: fmt.Sprint(t.Name(), time.Now()), Out: t.TempDir()}
 	processes := c.runProcesses(t, j)
-	spans := readSpans(t, j.Out, processes)
+	spans, leased := readSpans(t, j.Out, processes)
 	most := mostOpen(spans)
 	if most > c.Limit.Capacity() {
 		t.Errorf("%d units were held at a time, the limit is %v", most, c.Limit)
 	}
 	wait := c.waitUntilUnused(t, open(t, j.Address), j)
-	t.Logf("%s %v: %d processes were killed; %d holds, at most %d at a time; all units were available %v after the last kill",
-		c.Algorithm, c.Limit, processes, len(spans), most, wait.Round(time.Millisecond))
+	t.Logf("%s %v: %d processes were killed; %d holds, %d of them in memory, at most %d at a time; all units were available %v after the last kill",
+		c.Algorithm, c.Limit, processes, len(spans), leased, most, wait.Round(time.Millisecond))
 }
 
 func (c Holders) withDefaults() Holders {
@@ -79,7 +82,7 @@ func (c Holders) limiter(t *testing.T, s headgate.Store, j job) *headgate.Limite
 	t.Helper()
 	l, err := headgate.New(s, headgate.Policy{
 		Name: j.Scope, Algorithm: c.Algorithm, Limits: []headgate.Limit{c.Limit},
-		Holds: headgate.HoldSettings{OnExpiry: headgate.ReleaseExpired},
+		Holds: headgate.HoldSettings{OnExpiry: headgate.ReleaseExpired}, Lease: c.Lease,
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -126,16 +129,28 @@ func (c Holders) runProcesses(t *testing.T, j job) (started int) {
 	return started
 }
 
-// awaitHolds waits until the processes have opened some further holds.
+// awaitHolds waits until the processes have opened some further holds, also in memory if
+// the limit is leased.
 func (c Holders) awaitHolds(t *testing.T, folder string, processes int) {
 	t.Helper()
-	const further = 10
-	before := len(readSpans(t, folder, processes))
-	for deadline := time.Now().Add(time.Minute); len(readSpans(t, folder, processes)) < before+further; time.Sleep(5 * time.Millisecond) {
+	const further, furtherLeased = 10, 3
+	opened, leased := countHolds(t, folder, processes)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		now, nowLeased := countHolds(t, folder, processes)
+		if now >= opened+further && (!c.Lease.Enabled() || nowLeased >= leased+furtherLeased) {
+			return
+		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the processes opened fewer than %d holds in a minute", further)
+			t.Fatalf("the processes opened %d further holds in a minute, %d of them in memory", now-opened, nowLeased-leased)
 		}
 	}
+}
+
+// countHolds returns how many holds were opened, and how many of them in memory.
+func countHolds(t *testing.T, folder string, processes int) (opened, leased int) {
+	t.Helper()
+	spans, leased := readSpans(t, folder, processes)
+	return len(spans), leased
 }
 
 // waitUntilUnused waits until no unit is held, and returns how long it took.
@@ -186,6 +201,9 @@ func (c Holders) holdOnce(ctx context.Context, l *headgate.Limiter, number int64
 		time.Sleep(rand.N(10 * time.Millisecond))
 		return nil
 	}
+	if h.Decision().Leased {
+		number |= leasedNumber
+	}
 	from, to := time.Now(), before.Add(c.TTL)
 	if err := writeSpan(out, number, from, to); err != nil {
 		return err
@@ -216,6 +234,9 @@ func (c Holders) holdOnce(ctx context.Context, l *headgate.Limiter, number int64
 // later span of the same hold takes the place of an earlier one.
 const spanBytes = 24
 
+// leasedNumber is set in the number of a hold that was opened in memory.
+const leasedNumber = 1 << 62
+
 func writeSpan(out *os.File, number int64, from, to time.Time) error {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(number))
 	b = binary.LittleEndian.AppendUint64(b, uint64(from.UnixMicro()+1))
@@ -223,8 +244,9 @@ func writeSpan(out *os.File, number int64, from, to time.Time) error {
 	return err
 }
 
-// readSpans reads the spans of all processes. A process may not have written any.
-func readSpans(t *testing.T, folder string, processes int) (all []span) {
+// readSpans reads the spans of all processes, and returns how many of their holds were
+// opened in memory. A process may not have written any.
+func readSpans(t *testing.T, folder string, processes int) (all []span, leased int) {
 	t.Helper()
 	for i := range processes {
 		text, err := os.ReadFile(filepath.Join(folder, fmt.Sprint(i)))
@@ -236,9 +258,11 @@ func readSpans(t *testing.T, folder string, processes int) (all []span) {
 			number := binary.LittleEndian.Uint64(text)
 			last[number] = span{int64(binary.LittleEndian.Uint64(text[8:])), int64(binary.LittleEndian.Uint64(text[16:]))}
 		}
-		for _, s := range last {
-			all = append(all, s)
+		for number, s := range last {
+			if all = append(all, s); number&leasedNumber != 0 {
+				leased++
+			}
 		}
 	}
-	return all
+	return all, leased
 }

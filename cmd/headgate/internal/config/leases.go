@@ -13,6 +13,9 @@ import (
 
 // noLeases returns the error message for a lease of an algorithm without leases.
 func noLeases(name headgate.Algorithm) string {
+	if name.OnlyHolds() {
+		return fmt.Sprintf("%s has no leases in the service, because any instance may end a hold; remove lease", name)
+	}
 	return fmt.Sprintf("%s has no leases; remove lease, or use another algorithm such as token_bucket", name)
 }
 
