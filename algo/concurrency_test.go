@@ -126,7 +126,7 @@ var concurrencyMutations = []struct{ mistake, old, new string }{
 	{"reset_after of a hold without units", "list[i].units > 0", "list[i].units >= 0"},
 	{"reset_after of the last hold in the list", "last = max(last, list[i].deadline)", "last = list[i].deadline"},
 	{"retry_after ignores free slots", "asked - (l.w.limit - l.s.b)", "asked"},
-	{"an expired hold stays", "hold.deadline > t then", "hold.deadline >= t then"},
+	{"an expired hold stays", "return hold.deadline <= t\n", "return hold.deadline < t\n"},
 }
 
 // TestConcurrencyComparisonDetectsMutations checks that the comparison of the two

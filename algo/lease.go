@@ -1,6 +1,7 @@
 package algo
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -69,25 +70,59 @@ func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (L
 	return out, nil
 }
 
-// expireLeases ends the leases that have expired by t, the earliest deadline first.
+// expireLeases ends the leases that have expired by t, the earliest deadline first. It
+// removes their records in one pass.
 func (l *Ledger) expireLeases(a Account, t int64) {
-	for l.leased > 0 {
-		first := -1
-		for i := range l.Holds {
-			if h := &l.Holds[i]; h.isLease() && h.Deadline <= t && (first < 0 || h.Deadline < l.Holds[first].Deadline) {
-				first = i
-			}
-		}
-		if first < 0 {
-			return
-		}
-		deadline := l.Holds[first].Deadline
-		if _, isLog := a.(logAccount); !isLog && a.Unit().D == 0 { // the window that ends then
-			l.adopt(a, deadline-1)
-			a.Raise(deadline-1, l.leased)
-		}
-		l.endLease(a, deadline, first, l.Holds[first].Units)
+	expired := l.expiredLeases(t)
+	if len(expired) == 0 {
+		return
 	}
+	for len(expired) > 0 {
+		expired = l.endEarliest(a, expired)
+	}
+	l.removeWhere(func(h *Hold) bool { return h.isLease() && h.Deadline <= t })
+}
+
+// expiredLeases returns the leases that have expired by t, the earliest deadline first.
+// Of those with the same deadline, the one that was charged last is the first.
+func (l *Ledger) expiredLeases(t int64) (expired []*Hold) {
+	if l.leased == 0 {
+		return nil
+	}
+	for i := range l.Holds {
+		if h := &l.Holds[i]; h.isLease() && h.Deadline <= t {
+			expired = append(expired, h)
+		}
+	}
+	slices.SortFunc(expired, func(a, b *Hold) int {
+		return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(b.ChargedAt, a.ChargedAt))
+	})
+	return expired
+}
+
+// endEarliest ends the leases with the earliest deadline, and returns the others. All
+// units of these leases are spent. Their records stay in the ledger, with no units.
+func (l *Ledger) endEarliest(a Account, expired []*Hold) (later []*Hold) {
+	_, isLog := a.(logAccount)
+	deadline, units := expired[0].Deadline, int64(0)
+	last := deadline // the last instant at which the units count as leased
+	if !isLog && a.Unit().D == 0 {
+		last-- // the next window can begin at the deadline
+	}
+	l.Prepare(a, last)
+	for len(expired) > 0 && expired[0].Deadline == deadline {
+		h := expired[0]
+		if isLog { // see endLease
+			a.Correct(deadline, h.ChargedAt, h.Units, Debt{})
+		}
+		units, h.Units, expired = units+h.Units, 0, expired[1:]
+	}
+	l.leased -= units
+	if isLog {
+		a.Charge(deadline, units)
+	}
+	l.Observe(a, deadline)
+	return expired
 }
 
 func (l *Ledger) findLease(id headgate.HoldID) int {
@@ -103,7 +138,8 @@ func (l *Ledger) beginLease(a Account, t int64, h Hold) {
 	a.Charge(t, h.Units)
 	l.leased += h.Units
 	l.Open(a, t, h.ID, h.Units, h.Deadline)
-	l.Holds[len(l.Holds)-1].Kind = h.Kind
+	begun := &l.Holds[len(l.Holds)-1]
+	begun.Kind, l.oldest = h.Kind, min(l.oldest, begun.ChargedAt)
 }
 
 // endLease ends lease i at t, of which the given number of units was spent. In a log, all
@@ -148,24 +184,9 @@ func (l *Ledger) Reset(a Account, t int64) {
 func (l *Ledger) charge(a Account, t int64) {
 	if log, ok := a.(logAccount); ok {
 		l.chargeLog(log, t)
-	} else if n := l.leasedAfter(a, t); n > 0 {
-		a.Raise(t, n)
+	} else if l.leased > 0 {
+		a.Raise(t, l.leased)
 	}
-}
-
-// leasedAfter returns the number of units that are missing at t because of leases. A
-// lease that ends at t is still in the ledger: its units have not refilled before, but do
-// not count in the next window.
-func (l *Ledger) leasedAfter(a Account, t int64) (n int64) {
-	if a.Unit().D > 0 || t < l.next {
-		return l.leased
-	}
-	for i := range l.Holds {
-		if h := &l.Holds[i]; h.isLease() && h.Deadline > t {
-			n += h.Units
-		}
-	}
-	return n
 }
 
 // logAccount is an [Account] whose units are counted in a log.
@@ -177,21 +198,32 @@ type logAccount interface {
 
 // chargeLog charges leases again at t whose units have aged out, because the period is
 // shorter than when they began. If fewer units count than are on lease, because units
-// were refunded, only those on lease remain, and they count from t on.
+// were refunded, only those on lease remain, and they count from t on. It reads the
+// leases only if one of these two cases is possible.
 func (l *Ledger) chargeLog(a logAccount, t int64) {
-	again := func(h *Hold) bool { return !a.counts(t, h.ChargedAt) }
-	for range 2 {
-		for i := range l.Holds {
-			if h := &l.Holds[i]; h.isLease() && again(h) {
-				a.Charge(t, h.Units)
-				h.ChargedAt = a.ChargedAt()
-			}
-		}
-		if a.counted(t) >= l.leased {
-			return
-		}
+	if a.counts(t, l.oldest) && a.counted(t) >= l.leased {
+		return
+	}
+	l.chargeAgain(a, t, func(h *Hold) bool { return !a.counts(t, h.ChargedAt) })
+	if a.counted(t) < l.leased {
 		a.Clear()
-		again = func(*Hold) bool { return true }
+		l.chargeAgain(a, t, func(*Hold) bool { return true })
+	}
+}
+
+// chargeAgain charges the open leases again at t for which again returns true.
+func (l *Ledger) chargeAgain(a logAccount, t int64, again func(*Hold) bool) {
+	l.oldest = maxExact
+	for i := range l.Holds {
+		h := &l.Holds[i]
+		if !h.isLease() || h.Units == 0 {
+			continue
+		}
+		if again(h) {
+			a.Charge(t, h.Units)
+			h.ChargedAt = a.ChargedAt()
+		}
+		l.oldest = min(l.oldest, h.ChargedAt)
 	}
 }
 

@@ -20,24 +20,54 @@ function leases.finish(l, t, i, spent)
   observe(l, t)
 end
 
--- expire ends the leases that have expired by t, the earliest deadline first.
+-- expired_leases returns the leases that have expired by t, the earliest deadline first.
+-- Of those with the same deadline, the one that was charged last is the first.
+local function expired_leases(l, t)
+  local expired = {}
+  for i = 1, l.leased > 0 and #l.list or 0 do
+    if l.list[i].kind and l.list[i].deadline <= t then
+      expired[#expired + 1] = l.list[i]
+    end
+  end
+  table.sort(expired, function(a, b)
+    return a.deadline < b.deadline or (a.deadline == b.deadline and a.charged_at > b.charged_at)
+  end)
+  return expired
+end
+
+-- end_earliest ends the leases with the deadline of number first in the list expired, and
+-- returns the number of the next lease. All units of these leases are spent. Their records
+-- stay in the ledger, with no units.
+local function end_earliest(l, expired, first)
+  local h, deadline, units, i = l.h, expired[first].deadline, 0, first
+  local windowed = l.d == 0 and not h.is_log -- the next window can begin at the deadline
+  prepare(l, windowed and deadline - 1 or deadline)
+  while expired[i] and expired[i].deadline == deadline do
+    local lease = expired[i]
+    if h.is_log then -- see finish
+      l.s = h.correct(l.w, l.s, deadline, lease.charged_at, lease.units)
+    end
+    units, lease.units, i = units + lease.units, 0, i + 1
+  end
+  l.leased = l.leased - units
+  if h.is_log then
+    l.s = h.charge(l.w, l.s, deadline, units)
+  end
+  observe(l, deadline)
+  return i
+end
+
+-- expire ends the leases that have expired by t, the earliest deadline first. It removes
+-- their records in one pass.
 function leases.expire(l, t)
-  while l.leased > 0 do
-    local list, first = l.list, nil
-    for i = 1, #list do
-      if list[i].kind and list[i].deadline <= t and not (first and list[first].deadline <= list[i].deadline) then
-        first = i
-      end
-    end
-    if not first then
-      return
-    end
-    local deadline = list[first].deadline
-    if l.d == 0 and not l.h.is_log then -- the window that ends then
-      adopt(l, deadline - 1)
-      l.s = l.h.raise(l.w, l.s, deadline - 1, l.leased)
-    end
-    leases.finish(l, deadline, first, list[first].units)
+  local expired, first = expired_leases(l, t), 1
+  while expired[first] do
+    first = end_earliest(l, expired, first)
+  end
+  if first > 1 then
+    remove_where(l, function(lease)
+      return lease.kind and lease.deadline <= t
+    end)
   end
 end
 
@@ -78,6 +108,7 @@ function leases.apply(l, t, c)
   l.leased = l.leased + units
   local lease = ledger.open(l, t, c.id, units, deadline)
   lease.kind = carried and 2 or 1
+  l.oldest = min(l.oldest, lease.charged_at)
   return units, deadline, carried
 end
 

@@ -114,6 +114,7 @@ type Ledger struct {
 	Changes []LimitChange // changes of the limit since the first open hold began
 	next    int64         // lower bound of the earliest deadline, in µs
 	leased  int64         // units of all leases
+	oldest  int64         // lower bound of ChargedAt of all leases in a log; 0 if unknown
 }
 
 // Find returns the index of the hold with the name of the given id, or -1. It compares
@@ -138,7 +139,7 @@ func (l *Ledger) Add(h Hold) {
 // Clear removes all holds. It keeps their memory for later holds.
 func (l *Ledger) Clear() {
 	l.Holds, l.Changes = l.Holds[:0], l.Changes[:0]
-	l.Unit, l.next, l.leased = Unit{}, 0, 0
+	l.Unit, l.next, l.leased, l.oldest = Unit{}, 0, 0, 0
 }
 
 // HasExpired reports whether a record has expired by t. It reads all records only if one
@@ -158,8 +159,9 @@ func (l *Ledger) HasExpired(t int64) bool {
 // the leases, the earliest deadline first: their units stay spent. Then it ends the
 // holds. If release is true, they are corrected as if they had charged nothing; otherwise
 // their units stay spent. Last, Expire raises the debt to that of the units on lease.
-// Call Expire first in every operation. It reads each record once, and again for each
-// lease that has expired.
+// Call Expire first in every operation. The number of records that it reads does not
+// grow with the square of the number that has expired. Exception: in a log, it reads all
+// leases for each deadline at which the units of a lease have aged out.
 func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
 	if l.HasExpired(t) {
 		before := len(l.Holds)
@@ -173,7 +175,7 @@ func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
 				return 0
 			})
 		}
-		l.removeExpired(t)
+		l.removeWhere(func(h *Hold) bool { return h.Deadline <= t })
 		ended = before - len(l.Holds)
 	}
 	l.raise(a, t)
@@ -377,14 +379,14 @@ func (l *Ledger) remove(i int) {
 	}
 }
 
-// removeExpired removes the holds that have expired by t in one pass, as remove does.
-func (l *Ledger) removeExpired(t int64) {
+// removeWhere removes the holds for which ended returns true in one pass, as remove does.
+func (l *Ledger) removeWhere(ended func(*Hold) bool) {
 	holds, changes := l.Holds, l.Changes
 	l.Holds, l.Changes, l.next = holds[:0], changes[:0], maxExact
 	c := 0
 	for i := range holds {
-		if h := holds[i]; h.Deadline > t {
-			l.Holds = append(l.Holds, h)
+		if h := &holds[i]; !ended(h) {
+			l.Holds = append(l.Holds, *h)
 			l.next = min(l.next, h.Deadline)
 		} else if least := l.newest(); least != nil {
 			*least = minDebt(*least, h.Least)

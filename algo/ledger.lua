@@ -10,6 +10,7 @@
 --   p, d     what a unit costs under the limit of the latest change
 --   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
 --   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
+--   oldest   a lower bound of charged_at of all leases in a log, or 0 if it is unknown
 --   changed  true if raise has changed the records or converted the state
 
 local ledger = {}
@@ -28,7 +29,7 @@ end
 
 -- new returns a ledger without holds, of a key with the state s under a limit w.
 function ledger.new(h, w, s)
-  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0}
+  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0, oldest = 0}
 end
 
 -- newest returns the newest segment, or nil if no hold is open.
@@ -125,36 +126,35 @@ local function adopt(l, t)
   end
 end
 
--- charge_log charges leases again at t whose units no longer count in the log; see
--- lease.go.
-local function charge_log(l, t)
-  local list, h, all = l.list, l.h, false
-  for _ = 1, 2 do
-    for i = 1, #list do
-      if list[i].kind and (all or not h.counts(l.w, t, list[i].charged_at)) then
-        l.s = h.charge(l.w, l.s, t, list[i].units)
-        list[i].charged_at, l.changed = h.charged_at(l.w, l.s), true
+-- charge_again charges the open leases again at t whose units no longer count in the log,
+-- or all leases; see lease.go.
+local function charge_again(l, t, all)
+  local list, h = l.list, l.h
+  l.oldest = EXACT
+  for i = 1, #list do
+    local lease = list[i]
+    if lease.kind and lease.units > 0 then
+      if all or not h.counts(l.w, t, lease.charged_at) then
+        l.s = h.charge(l.w, l.s, t, lease.units)
+        lease.charged_at, l.changed = h.charged_at(l.w, l.s), true
       end
+      l.oldest = min(l.oldest, lease.charged_at)
     end
-    if h.counted(l.w, l.s, t) >= l.leased then
-      return
-    end
-    l.s, all = h.clear(l.s), true
   end
 end
 
--- leased_after returns the units that are missing at t because of leases; see lease.go.
-local function leased_after(l, t)
-  if l.d > 0 then
-    return l.leased
+-- charge_log charges leases again at t whose units have aged out, or all leases if fewer
+-- units count than are on lease; see lease.go.
+local function charge_log(l, t)
+  local h = l.h
+  if h.counts(l.w, t, l.oldest) and h.counted(l.w, l.s, t) >= l.leased then
+    return
   end
-  local n = 0
-  for i = 1, #l.list do
-    if l.list[i].kind and l.list[i].deadline > t then
-      n = n + l.list[i].units
-    end
+  charge_again(l, t, false)
+  if h.counted(l.w, l.s, t) < l.leased then
+    l.s = h.clear(l.s)
+    charge_again(l, t, true)
   end
-  return n
 end
 
 -- charge is raise on a state that was converted to the present limit.
@@ -162,7 +162,7 @@ local function charge(l, t)
   if l.h.is_log then
     charge_log(l, t)
   elseif l.leased > 0 then
-    local raised = l.h.raise(l.w, l.s, t, leased_after(l, t))
+    local raised = l.h.raise(l.w, l.s, t, l.leased)
     l.changed = l.changed or (l.d == 0 and raised ~= l.s) -- a bucket refills; a count does not
     l.s = raised
   end
@@ -387,18 +387,16 @@ function ledger.find(l, id)
   end
 end
 
---LEASES
-
--- remove_expired removes the holds that have expired by t in one pass, as remove does. It
--- returns the earliest deadline of the others.
-local function remove_expired(l, t)
+-- remove_where removes the holds for which ended returns true in one pass, as remove does.
+-- It returns the earliest deadline of the others. No hold may be kept.
+local function remove_where(l, ended)
   local list, changes, total, count, next, c = l.list, l.changes or {}, #l.list, 0, EXACT, 1
   local segment
   l.changes = nil
   for i = 1, total do
     local hold = list[i]
     list[i] = nil
-    if hold.deadline > t then
+    if not ended(hold) then
       count, segment, next = count + 1, hold, min(next, hold.deadline)
       list[count] = hold
     elseif segment then
@@ -412,6 +410,8 @@ local function remove_expired(l, t)
   end
   return next
 end
+
+--LEASES
 
 local function has_expired(list, t)
   for i = 1, #list do
@@ -436,7 +436,9 @@ function ledger.expire(l, t, release)
       return hold.deadline <= t and hold.units or 0
     end)
   end
-  local next = remove_expired(l, t)
+  local next = remove_where(l, function(hold)
+    return hold.deadline <= t
+  end)
   raise(l, t)
   return #list < before, next
 end

@@ -104,6 +104,13 @@ func newLuaHolds(t *testing.T, a algo.Algorithm) *luaHolds {
 
 func newLuaHoldsOf(t *testing.T, text string) *luaHolds {
 	t.Helper()
+	vm := newLuaVM(t, text)
+	return &luaHolds{vm: vm, drive: vm.Get(-1).(*lua.LTable)}
+}
+
+// newLuaVM executes the text in a new interpreter. The result is on the stack.
+func newLuaVM(t *testing.T, text string) *lua.LState {
+	t.Helper()
 	vm := lua.NewState(lua.Options{SkipOpenLibs: true})
 	t.Cleanup(vm.Close)
 	for _, open := range []lua.LGFunction{lua.OpenBase, lua.OpenMath, lua.OpenTable} {
@@ -113,7 +120,7 @@ func newLuaHoldsOf(t *testing.T, text string) *luaHolds {
 	if err := vm.DoString(text); err != nil {
 		t.Fatal(err)
 	}
-	return &luaHolds{vm: vm, drive: vm.Get(-1).(*lua.LTable)}
+	return vm
 }
 
 func (k *luaHolds) call(name string, results int, args ...lua.LValue) []lua.LValue {

@@ -180,6 +180,10 @@ func (log *Log) unitsOf(i int) int64 { return log.entries[i].Total - log.totalBe
 // remove removes n units of the entry with index i, and the entry itself if it is empty.
 func (log *Log) remove(i int, n int64) {
 	emptied := log.unitsOf(i) == n
+	if emptied && i == log.head {
+		log.age(log.entries[i].At)
+		return
+	}
 	for j := i; j < len(log.entries); j++ {
 		log.entries[j].Total -= n
 	}

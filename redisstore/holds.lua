@@ -124,7 +124,7 @@ local function entry_of(k)
   end
   e = {
     s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
-    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0,
+    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0, oldest = 0,
   }
   local v = opened[k] or held[k]
   if k > plain then

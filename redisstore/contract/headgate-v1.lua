@@ -2763,6 +2763,7 @@ local ledger = (function()
 --   p, d     what a unit costs under the limit of the latest change
 --   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
 --   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
+--   oldest   a lower bound of charged_at of all leases in a log, or 0 if it is unknown
 --   changed  true if raise has changed the records or converted the state
 
 local ledger = {}
@@ -2781,7 +2782,7 @@ end
 
 -- new returns a ledger without holds, of a key with the state s under a limit w.
 function ledger.new(h, w, s)
-  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0}
+  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0, oldest = 0}
 end
 
 -- newest returns the newest segment, or nil if no hold is open.
@@ -2878,36 +2879,35 @@ local function adopt(l, t)
   end
 end
 
--- charge_log charges leases again at t whose units no longer count in the log; see
--- lease.go.
-local function charge_log(l, t)
-  local list, h, all = l.list, l.h, false
-  for _ = 1, 2 do
-    for i = 1, #list do
-      if list[i].kind and (all or not h.counts(l.w, t, list[i].charged_at)) then
-        l.s = h.charge(l.w, l.s, t, list[i].units)
-        list[i].charged_at, l.changed = h.charged_at(l.w, l.s), true
+-- charge_again charges the open leases again at t whose units no longer count in the log,
+-- or all leases; see lease.go.
+local function charge_again(l, t, all)
+  local list, h = l.list, l.h
+  l.oldest = EXACT
+  for i = 1, #list do
+    local lease = list[i]
+    if lease.kind and lease.units > 0 then
+      if all or not h.counts(l.w, t, lease.charged_at) then
+        l.s = h.charge(l.w, l.s, t, lease.units)
+        lease.charged_at, l.changed = h.charged_at(l.w, l.s), true
       end
+      l.oldest = min(l.oldest, lease.charged_at)
     end
-    if h.counted(l.w, l.s, t) >= l.leased then
-      return
-    end
-    l.s, all = h.clear(l.s), true
   end
 end
 
--- leased_after returns the units that are missing at t because of leases; see lease.go.
-local function leased_after(l, t)
-  if l.d > 0 then
-    return l.leased
+-- charge_log charges leases again at t whose units have aged out, or all leases if fewer
+-- units count than are on lease; see lease.go.
+local function charge_log(l, t)
+  local h = l.h
+  if h.counts(l.w, t, l.oldest) and h.counted(l.w, l.s, t) >= l.leased then
+    return
   end
-  local n = 0
-  for i = 1, #l.list do
-    if l.list[i].kind and l.list[i].deadline > t then
-      n = n + l.list[i].units
-    end
+  charge_again(l, t, false)
+  if h.counted(l.w, l.s, t) < l.leased then
+    l.s = h.clear(l.s)
+    charge_again(l, t, true)
   end
-  return n
 end
 
 -- charge is raise on a state that was converted to the present limit.
@@ -2915,7 +2915,7 @@ local function charge(l, t)
   if l.h.is_log then
     charge_log(l, t)
   elseif l.leased > 0 then
-    local raised = l.h.raise(l.w, l.s, t, leased_after(l, t))
+    local raised = l.h.raise(l.w, l.s, t, l.leased)
     l.changed = l.changed or (l.d == 0 and raised ~= l.s) -- a bucket refills; a count does not
     l.s = raised
   end
@@ -3140,6 +3140,30 @@ function ledger.find(l, id)
   end
 end
 
+-- remove_where removes the holds for which ended returns true in one pass, as remove does.
+-- It returns the earliest deadline of the others. No hold may be kept.
+local function remove_where(l, ended)
+  local list, changes, total, count, next, c = l.list, l.changes or {}, #l.list, 0, EXACT, 1
+  local segment
+  l.changes = nil
+  for i = 1, total do
+    local hold = list[i]
+    list[i] = nil
+    if not ended(hold) then
+      count, segment, next = count + 1, hold, min(next, hold.deadline)
+      list[count] = hold
+    elseif segment then
+      lower(segment, hold.least, hold.rest)
+    end
+    if changes[c] and changes[c].before == i then
+      append_change(l, count, changes[c])
+      segment = l.changes and l.changes[#l.changes] or segment
+      c = c + 1
+    end
+  end
+  return next
+end
+
 local leases_made
 local function make_leases()
 -- Lua implementation of lease.go. ledger.lua is around this text.
@@ -3164,24 +3188,54 @@ function leases.finish(l, t, i, spent)
   observe(l, t)
 end
 
--- expire ends the leases that have expired by t, the earliest deadline first.
+-- expired_leases returns the leases that have expired by t, the earliest deadline first.
+-- Of those with the same deadline, the one that was charged last is the first.
+local function expired_leases(l, t)
+  local expired = {}
+  for i = 1, l.leased > 0 and #l.list or 0 do
+    if l.list[i].kind and l.list[i].deadline <= t then
+      expired[#expired + 1] = l.list[i]
+    end
+  end
+  table.sort(expired, function(a, b)
+    return a.deadline < b.deadline or (a.deadline == b.deadline and a.charged_at > b.charged_at)
+  end)
+  return expired
+end
+
+-- end_earliest ends the leases with the deadline of number first in the list expired, and
+-- returns the number of the next lease. All units of these leases are spent. Their records
+-- stay in the ledger, with no units.
+local function end_earliest(l, expired, first)
+  local h, deadline, units, i = l.h, expired[first].deadline, 0, first
+  local windowed = l.d == 0 and not h.is_log -- the next window can begin at the deadline
+  prepare(l, windowed and deadline - 1 or deadline)
+  while expired[i] and expired[i].deadline == deadline do
+    local lease = expired[i]
+    if h.is_log then -- see finish
+      l.s = h.correct(l.w, l.s, deadline, lease.charged_at, lease.units)
+    end
+    units, lease.units, i = units + lease.units, 0, i + 1
+  end
+  l.leased = l.leased - units
+  if h.is_log then
+    l.s = h.charge(l.w, l.s, deadline, units)
+  end
+  observe(l, deadline)
+  return i
+end
+
+-- expire ends the leases that have expired by t, the earliest deadline first. It removes
+-- their records in one pass.
 function leases.expire(l, t)
-  while l.leased > 0 do
-    local list, first = l.list, nil
-    for i = 1, #list do
-      if list[i].kind and list[i].deadline <= t and not (first and list[first].deadline <= list[i].deadline) then
-        first = i
-      end
-    end
-    if not first then
-      return
-    end
-    local deadline = list[first].deadline
-    if l.d == 0 and not l.h.is_log then -- the window that ends then
-      adopt(l, deadline - 1)
-      l.s = l.h.raise(l.w, l.s, deadline - 1, l.leased)
-    end
-    leases.finish(l, deadline, first, list[first].units)
+  local expired, first = expired_leases(l, t), 1
+  while expired[first] do
+    first = end_earliest(l, expired, first)
+  end
+  if first > 1 then
+    remove_where(l, function(lease)
+      return lease.kind and lease.deadline <= t
+    end)
   end
 end
 
@@ -3222,6 +3276,7 @@ function leases.apply(l, t, c)
   l.leased = l.leased + units
   local lease = ledger.open(l, t, c.id, units, deadline)
   lease.kind = carried and 2 or 1
+  l.oldest = min(l.oldest, lease.charged_at)
   return units, deadline, carried
 end
 
@@ -3232,30 +3287,6 @@ local function leases()
   return leases_made
 end
 ledger.leases = leases
-
--- remove_expired removes the holds that have expired by t in one pass, as remove does. It
--- returns the earliest deadline of the others.
-local function remove_expired(l, t)
-  local list, changes, total, count, next, c = l.list, l.changes or {}, #l.list, 0, EXACT, 1
-  local segment
-  l.changes = nil
-  for i = 1, total do
-    local hold = list[i]
-    list[i] = nil
-    if hold.deadline > t then
-      count, segment, next = count + 1, hold, min(next, hold.deadline)
-      list[count] = hold
-    elseif segment then
-      lower(segment, hold.least, hold.rest)
-    end
-    if changes[c] and changes[c].before == i then
-      append_change(l, count, changes[c])
-      segment = l.changes and l.changes[#l.changes] or segment
-      c = c + 1
-    end
-  end
-  return next
-end
 
 local function has_expired(list, t)
   for i = 1, #list do
@@ -3280,7 +3311,9 @@ function ledger.expire(l, t, release)
       return hold.deadline <= t and hold.units or 0
     end)
   end
-  local next = remove_expired(l, t)
+  local next = remove_where(l, function(hold)
+    return hold.deadline <= t
+  end)
   raise(l, t)
   return #list < before, next
 end
@@ -3484,7 +3517,7 @@ local function entry_of(k)
   end
   e = {
     s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
-    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0,
+    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0, oldest = 0,
   }
   local v = opened[k] or held[k]
   if k > plain then
