@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/calendar"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed calendarwindow.lua
@@ -130,7 +131,7 @@ func (w *calendarWindow) Charge(s State, t, n int64) State {
 		return s
 	}
 	begin, _, count := w.at(s, t)
-	return countState(begin, min(saturatingAdd(count, n), maxExact))
+	return countState(begin, min(micros.SaturatingAdd(count, n), maxExact))
 }
 
 // ChargedAt returns the begin of the window in which the units were counted.

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed fixedwindow.lua
@@ -103,7 +104,7 @@ func (w *fixedWindow) Charge(s State, t, n int64) State {
 		return s
 	}
 	end, count := w.at(s, t)
-	return countState(end, min(saturatingAdd(count, n), maxExact))
+	return countState(end, min(micros.SaturatingAdd(count, n), maxExact))
 }
 
 // ChargedAt returns the end of the window in which the units were counted.

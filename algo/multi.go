@@ -1,9 +1,8 @@
 package algo
 
 import (
-	"math"
-
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // Target is the state of one key while several debits are decided. Log is set for a
@@ -44,7 +43,7 @@ func decideAll(debits []Debit, t int64, decisions []headgate.Decision) bool {
 	for i := range debits {
 		c := &debits[i]
 		c.before = c.Target.total
-		c.Target.total = saturatingAdd(c.before, c.N)
+		c.Target.total = micros.SaturatingAdd(c.before, c.N)
 		asked := c.N
 		if asked > 0 { // cost 0 is always allowed, even after other debits of the same key
 			asked = c.Target.total
@@ -78,11 +77,4 @@ func spendAll(debits []Debit, t int64, decisions []headgate.Decision) {
 			decisions[i] = c.Log.Answer(c.Target.Log, t, c.N, true)
 		}
 	}
-}
-
-func saturatingAdd(a, b int64) int64 {
-	if s := a + b; s >= a {
-		return s
-	}
-	return math.MaxInt64
 }

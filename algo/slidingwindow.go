@@ -145,7 +145,7 @@ func (w *slidingWindow) Charge(s State, t, n int64) State {
 		return s
 	}
 	now := w.at(s, t)
-	now.C = min(saturatingAdd(now.C, n), maxCount)
+	now.C = min(micros.SaturatingAdd(now.C, n), maxCount)
 	return now
 }
 

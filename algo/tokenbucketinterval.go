@@ -208,7 +208,7 @@ func (b *intervalBucket) Charge(s State, t, n int64) State {
 		return s
 	}
 	r := b.at(s, t)
-	r.missing = min(saturatingAdd(r.missing, n), b.burst+headgate.MaxUnits)
+	r.missing = min(micros.SaturatingAdd(r.missing, n), b.burst+headgate.MaxUnits)
 	return b.pack(r)
 }
 

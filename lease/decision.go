@@ -1,10 +1,10 @@
 package lease
 
 import (
-	"math"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 // decisionState is what decisions from memory depend on: the last reply of the store. It
@@ -27,7 +27,7 @@ func (k *leasedKey) newState(sent, now int64, result *headgate.LeaseResult) *dec
 	b := k.bound
 	s := &decisionState{
 		nextCallAt: sent + b.minCallInterval/callsPerInterval, remaining: result.Remaining,
-		resetAt: saturatingAdd(now, int64(result.ResetAfter)), renewBelow: k.sizing.renewBelow(result.Units, b.ttl),
+		resetAt: micros.SaturatingAdd(now, int64(result.ResetAfter)), renewBelow: k.sizing.renewBelow(result.Units, b.ttl),
 	}
 	if result.Units > 0 {
 		s.validUntil = sent + int64(result.Validity())
@@ -42,9 +42,9 @@ func (k *leasedKey) newState(sent, now int64, result *headgate.LeaseResult) *dec
 // deniedUntil. That time has a random part, so that the processes do not ask at the same
 // time. A lease with units left is renewed before.
 func (s *decisionState) setDenied(b *leasedBound, sent, now int64, d *headgate.Decision) {
-	s.retryAt = saturatingAdd(now, int64(d.RetryAfter))
+	s.retryAt = micros.SaturatingAdd(now, int64(d.RetryAfter))
 	s.deniedUntil = max(min(s.retryAt, now+b.ttl), sent+b.minCallInterval) + jitter(b.minCallInterval/4)
-	s.resetAt = saturatingAdd(now, int64(d.ResetAfter))
+	s.resetAt = micros.SaturatingAdd(now, int64(d.ResetAfter))
 	s.nextCallAt = sent + b.minCallInterval
 	s.remaining, s.deniedBy = 0, b.deniedBy
 }
@@ -78,11 +78,4 @@ func timeUntil(at, now int64) time.Duration {
 		return 0
 	}
 	return (time.Duration(at-now) + time.Microsecond - 1).Truncate(time.Microsecond)
-}
-
-func saturatingAdd(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
 }

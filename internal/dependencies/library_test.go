@@ -53,7 +53,7 @@ var libraryRules = map[string]packageRule{
 	"internal/calendar":  {why: "arithmetic over instants and a zone of the standard library"},
 	"internal/heartbeat": {why: "a timer for a set of entries"},
 	"internal/memo":      {why: "a bounded map"},
-	"internal/micros":    {why: "a conversion of units"},
+	"internal/micros":    {why: "arithmetic of instants and durations"},
 	"internal/respcheck": {why: "it checks bytes of a connection, for any Redis client"},
 	"internal/root":      {why: "it calls the functions that the root sets in internal/hooks", code: []string{".", "internal/hooks"}},
 	"internal/admission": {
@@ -108,7 +108,7 @@ var libraryRules = map[string]packageRule{
 	"internal/urlpath": {why: "the spellings of a URL path, for the middleware and for routes"},
 	"lease": {
 		why:  "it wraps any store that has leases, so it imports none",
-		code: []string{"."},
+		code: []string{".", "internal/micros"},
 		tests: []string{
 			"fallback", "internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore",
 			"storetest/crowd", "storetest/model",
