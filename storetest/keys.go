@@ -11,8 +11,8 @@ func keyChecks() []check {
 	return []check{
 		{name: "hostile keys", rule: "any text is a valid key, and different keys have different state", perAlgorithm: checkHostileKeys},
 		{name: "several hostile keys", rule: "any text is a valid key under several limits, and together with any other key in one request", perAlgorithm: checkHostileKeysMulti},
-		{name: "scopes", rule: "scope and key are separate: the same concatenated text does not share state", once: checkScopes},
-		{name: "policies", rule: "policies share the state of a key if and only if their names and algorithms are equal", once: checkPolicies},
+		{name: "scope and key are separate", rule: "scope and key are separate: the same concatenated text does not share state", once: checkScopes},
+		{name: "policies share state by name", rule: "policies share the state of a key if and only if their names and algorithms are equal", once: checkPolicies},
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 
 func lifecycleChecks() []check {
 	return []check{
-		{name: "bind", rule: "Bind returns an error for a rule that the store cannot apply", once: checkBindErrors},
+		{name: "bind errors", rule: "Bind returns an error for a rule that the store cannot apply", once: checkBindErrors},
 		{name: "cancelled context", rule: "a call with a cancelled context decides, or returns the context's error and changes nothing", perAlgorithm: checkCancelledContext},
 		{name: "store clock", rule: "a call without an instant uses the store's own clock", perAlgorithm: checkStoreClock},
-		{name: "closed", rule: "a closed store returns ErrClosed", perAlgorithm: checkClosed},
+		{name: "closed store", rule: "a closed store returns ErrClosed", perAlgorithm: checkClosed},
 		{name: "closed under load", rule: "calls during Close decide or return ErrClosed", once: checkClosedUnderLoad},
 	}
 }

@@ -13,7 +13,7 @@ const maxTraceSteps = 60
 
 func modelChecks() []check {
 	return []check{
-		{name: "model", rule: "decisions equal those of the model in rational numbers, and retry_after is exact", perAlgorithm: checkModel},
+		{name: "decisions equal model", rule: "decisions equal those of the model in rational numbers, and retry_after is exact", perAlgorithm: checkModel},
 		{name: "never", rule: "a cost above the limit is denied with never; a cost equal to the limit is allowed for an unused key", perAlgorithm: checkNever},
 	}
 }

@@ -12,8 +12,8 @@ func reservationChecks() []check {
 		{name: "reserve", rule: "a reservation takes units that become available within its maximum delay; a rejected reservation changes nothing", once: forEachReserving(checkReserve)},
 		{name: "reserve delay", rule: "the delay of a reservation is exact to the microsecond", once: forEachReserving(checkReserveDelay)},
 		{name: "cancel", rule: "cancelling a reservation refunds its units", once: forEachReserving(checkCancel)},
-		{name: "cancel order", rule: "cancelling a reservation does not change later reservations; a reservation that is due stays spent", once: forEachReserving(checkCancelKeepsLater)},
-		{name: "cancel bounded", rule: "cancelling a reservation refunds at most its units", once: forEachReserving(checkCancelBounded)},
+		{name: "cancel keeps later reservations", rule: "cancelling a reservation does not change later reservations; a reservation that is due stays spent", once: forEachReserving(checkCancelKeepsLater)},
+		{name: "cancel refunds at most its units", rule: "cancelling a reservation refunds at most its units", once: forEachReserving(checkCancelBounded)},
 		{name: "reserve unsupported", rule: "an algorithm without reservations returns ErrUnsupported", once: checkReserveUnsupported},
 		{name: "spacing", rule: "Spacing returns a lower bound of the time that more units need", perAlgorithm: checkSpacing},
 	}

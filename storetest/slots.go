@@ -15,12 +15,12 @@ import (
 // slots.
 func slotChecks() []check {
 	return []check{
-		{name: "slots", rule: "decisions on slots equal the model, for random holds, extensions and commits", once: checkSlots},
+		{name: "slots equal model", rule: "decisions on slots equal the model, for random holds, extensions and commits", once: checkSlots},
 		{name: "slot errors", rule: "an operation that would take slots without a hold is a typed error, and charges nothing", once: checkSlotErrors},
 		{name: "slots are released", rule: "slots are available again when their hold ends or expires, and no key is kept without holds", once: checkSlotsReleased},
-		{name: "many holds in one call", rule: "one call extends several holds of one key and of others", once: checkExtendAll},
+		{name: "extend many holds in one call", rule: "one call extends several holds of one key and of others", once: checkExtendAll},
 		{name: "atomic slots", rule: "concurrent requests never hold more slots than the limit", once: checkAtomicSlots},
-		{name: "slots and rates", rule: "a hold of slots and a rate takes both or nothing", once: checkSlotsAndRates},
+		{name: "hold of slots and a rate", rule: "a hold of slots and a rate takes both or nothing", once: checkSlotsAndRates},
 	}
 }
 

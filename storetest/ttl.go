@@ -8,9 +8,9 @@ import (
 
 func ttlChecks() []check {
 	return []check{
-		{name: "ttl", rule: "every key on a server has a TTL from its first write on", perAlgorithm: checkTTLSet},
+		{name: "ttl set", rule: "every key on a server has a TTL from its first write on", perAlgorithm: checkTTLSet},
 		{name: "ttl restored", rule: "the next write sets a missing TTL again", perAlgorithm: checkTTLRestored},
-		{name: "ttl short", rule: "a TTL is never rounded down to zero", perAlgorithm: checkShortTTL},
+		{name: "ttl not rounded to zero", rule: "a TTL is never rounded down to zero", perAlgorithm: checkShortTTL},
 		{name: "ttl duration", rule: "the TTL of a key covers its reset_after and is not much longer", perAlgorithm: checkTTLDuration},
 		{name: "nothing stored", rule: "operations that spend nothing store no key", perAlgorithm: checkNothingStored},
 	}
