@@ -21,7 +21,7 @@ func at(t *testing.T, text string) int64 {
 
 // A limit with a calendar or with a period: the begin and the end of the window that
 // contains an instant.
-func TestCalendarWindows(t *testing.T) {
+func TestCalendarWindowBeginAndEnd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ limit, at, begin, end string }{
 		{"9/month", "2026-02-10T12:00:00Z", "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"},
@@ -57,7 +57,7 @@ func TestCalendarWindows(t *testing.T) {
 }
 
 // A changed limit keeps the count; a changed zone or start begins a new window.
-func TestChangedCalendar(t *testing.T) {
+func TestChangedCalendarBeginsNewWindow(t *testing.T) {
 	t.Parallel()
 	now := at(t, "2026-02-10T12:00:00Z")
 	for _, c := range []struct {

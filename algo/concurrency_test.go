@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestConcurrencyTimeline checks a timeline that was calculated by hand: two slots, of
+// TestConcurrencyWaitsDependOnDeadlines checks a timeline that was calculated by hand: two slots, of
 // which one is held until second 10 and one until second 6.
-func TestConcurrencyTimeline(t *testing.T) {
+func TestConcurrencyWaitsDependOnDeadlines(t *testing.T) {
 	k := newSlots(t, "2 concurrent")
 	for i, c := range []struct {
 		step holdStep
@@ -52,7 +52,7 @@ func newSlots(t *testing.T, limit string) *holdKey {
 }
 
 // A clock that goes back does not revive a hold that has expired.
-func TestConcurrencyClockGoesBack(t *testing.T) {
+func TestConcurrencyClockGoingBackRevivesNoHold(t *testing.T) {
 	k := newSlots(t, "1 concurrent")
 	k.run(&holdStep{verb: "hold", t: 100, id: "a", n: 1, deadline: 200}, false)
 	if !k.run(&holdStep{verb: "hold", t: 200, id: "b", n: 1, deadline: 300}, false).decision.Allowed {

@@ -223,9 +223,9 @@ func TestCostAboveLimitIsNeverAllowed(t *testing.T) { // T23
 	})
 }
 
-// TestExactCapacity drains 10/s at a window boundary. When the first units are available
+// TestRetryAfterOfDrainedLimit drains 10/s at a window boundary. When the first units are available
 // again, and how many, was computed by hand.
-func TestExactCapacity(t *testing.T) { // T24, T25
+func TestRetryAfterOfDrainedLimit(t *testing.T) { // T24, T25
 	for name, back := range map[headgate.Algorithm]struct{ first, units int64 }{
 		headgate.TokenBucket:         {100_000, 1},    // T
 		headgate.TokenBucketInterval: {1_000_000, 10}, // the end of the interval
@@ -330,7 +330,7 @@ func TestRefundInNextWindow(t *testing.T) { // T30
 	}
 }
 
-func TestRefundAboveSpent(t *testing.T) { // T30
+func TestRefundAboveSpentUnitsRefundsAll(t *testing.T) { // T30
 	forEachAlgorithm(t, func(t *testing.T, a algo.Algorithm) {
 		for _, refund := range []int64{1, 4, 5, 1e9, maxExact} {
 			k := newKey(a, headgate.MustParseLimit("10/s"))
