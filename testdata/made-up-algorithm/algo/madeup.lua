@@ -1,4 +1,4 @@
--- The twin of madeup.go. State: a, the end of the window; b, the count in it.
+-- Lua implementation of madeup.go. In the state, a is the end of the window and b the count in it.
 
 local counter = {}
 
@@ -6,12 +6,12 @@ function counter.new(terms)
   return {limit = terms[1], period = terms[2], half = floor(terms[2] / 2)}
 end
 
--- ends_at is the end of the first window that ends at a or later.
+-- ends_at returns the end of the first window that ends at a or later.
 local function ends_at(w, a)
   return ceil_div(a + w.half, w.period) * w.period - w.half
 end
 
--- at is the state in the window of t; a later window stays until it ends.
+-- at returns the state in the window of t. A later window is kept until it ends.
 local function at(w, s, t)
   local shifted = t + w.half
   local window_end = t - shifted % w.period + w.period
