@@ -72,11 +72,15 @@ end
 local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or log: 2^30 − 1
 
 -- no_debt returns the functions of holds that are equal for all algorithms that count in
--- windows; see noDebt in account.go.
-local function no_debt()
+-- windows; see noDebt in account.go. If all windows have the length w.period, at(w, s, t)
+-- returns the state in the window of t. adopt then moves the counts to this window.
+local function no_debt(at)
   local h = {}
-  function h.adopt(_, s)
-    return s, 0, false
+  function h.adopt(w, s, t, period)
+    if not at or period == w.period then
+      return s, 0, false
+    end
+    return at(w, s, t), 0, true
   end
   function h.recount(_, _, _, charged_at)
     return charged_at
@@ -84,7 +88,9 @@ local function no_debt()
   function h.debt()
     return 0, 0
   end
-  h.unit = h.debt
+  function h.unit(w)
+    return at and w.period or 0, 0
+  end
   function h.lease_end()
     return EXACT
   end

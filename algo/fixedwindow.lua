@@ -29,19 +29,12 @@ local holds = counter.holds
 
 -- holds returns the functions that correct charges; see account.go.
 function counter.holds()
-  local h = holds()
-  function h.unit(w)
-    return w.period, 0
-  end
-  -- adopt moves the count to the window in which it counts under this period.
-  function h.adopt(w, s, t, period)
-    if period == w.period then
-      return s, 0, false
-    end
+  local h = holds(function(w, s, t)
     local window_end, _, count = at(w, s, t)
-    return count_state(window_end, count), 0, true
-  end
-  -- recount returns the end of that window, if it contains the units.
+    return count_state(window_end, count)
+  end)
+  -- recount returns the end of the window to which adopt moves the count, if it contains
+  -- the units.
   function h.recount(w, s, t, charged_at)
     local window_end, _, count = at(w, s, t)
     if count == 0 or charged_at ~= s.a then

@@ -115,7 +115,7 @@ end
 
 -- holds returns the functions that correct charges; see account.go.
 function sliding_window.holds()
-  local h = no_debt()
+  local h = no_debt(at)
   function h.charged_at(_, s)
     return s.a
   end
@@ -126,16 +126,6 @@ function sliding_window.holds()
     local now = at(w, s, t)
     now.c = min(now.c + n, MAX_COUNT)
     return now
-  end
-  function h.unit(w)
-    return w.period, 0
-  end
-  -- adopt moves the counts to the windows in which they count under this period.
-  function h.adopt(w, s, t, period)
-    if period == w.period then
-      return s, 0, false
-    end
-    return at(w, s, t), 0, true
   end
   -- recount returns the end of the window to which adopt moves the units, or 0. s has the
   -- units in cur if they were counted in the window that ends at s.a, and in prev if they

@@ -81,9 +81,9 @@ function counter.reset_at(w, s)
 end
 
 -- holds returns the functions of holds that these algorithms share; see account.go. Each
--- of them adds correct.
-function counter.holds()
-  local h = no_debt()
+-- of them adds correct. The parameter at is that of no_debt.
+function counter.holds(at)
+  local h = no_debt(at)
   function h.charged_at(_, s)
     return s.a
   end
