@@ -1,5 +1,46 @@
 package algo
 
+// Account is the state of one key under one limit, as a [Ledger] uses it. t is an instant
+// in µs that is the same in all calls of one operation.
+type Account interface {
+	// Adopt converts the state to the form of this limit, if it was written under another
+	// limit, whose unit is from. It returns whether it did so, and the debt in µs that
+	// was dropped because the state exceeded the capacity of this limit. The debt of a
+	// bucket contains that of the leased units. This part is not converted: as many
+	// units are missing under this limit.
+	Adopt(t int64, from Unit, leased int64) (cut int64, changed bool)
+	// Recount returns where the units that were counted at chargedAt are counted after
+	// Adopt, or 0 if they no longer count. See ChargedAt.
+	Recount(t, chargedAt int64, from Unit) int64
+	// Take spends n units at t if they are available, and reports whether they were.
+	Take(t, n int64) bool
+	// Charge spends n units at t, whether or not they are available. The key can then be
+	// overspent: nothing remains, and a denial has a correspondingly longer RetryAfter.
+	Charge(t, n int64)
+	// Remaining returns the number of units that can be spent at t.
+	Remaining(t int64) int64
+	// ChargedAt returns where the last charge was counted: the end or the begin of its
+	// window, or the instant of its entry in a log. It is 0 if a correction does not
+	// depend on it.
+	ChargedAt() int64
+	// Debt returns the debt at t. It is zero for an algorithm that counts in windows or
+	// slots.
+	Debt(t int64) Debt
+	// Unit returns what a unit costs.
+	Unit() Unit
+	// Correct changes the state as if n units fewer had been charged at chargedAt. The
+	// debt is then lower by the parameter reduction.
+	Correct(t, chargedAt, n int64, reduction Debt)
+	// Raise raises the debt at t to that of n units, or the count of a window to n, if it
+	// is lower.
+	Raise(t, n int64)
+	// Clear removes all units.
+	Clear()
+	// LeaseEnd returns the latest instant at which a lease ends that begins at t: the end
+	// of the window in which its units are counted.
+	LeaseEnd(t int64) int64
+}
+
 // Corrector is a Stepper whose charges can be corrected later.
 type Corrector interface {
 	Stepper
@@ -22,7 +63,7 @@ type Corrector interface {
 	Unit() Unit
 	// Correct returns the state at t as if n units fewer had been charged at chargedAt;
 	// see [Account.Correct].
-	Correct(s State, t, chargedAt, n int64, by Debt) State
+	Correct(s State, t, chargedAt, n int64, reduction Debt) State
 	// Raise raises the debt of s at t to that of n units, or its count to n, if it is
 	// lower. s must have been converted to this limit.
 	Raise(s State, t, n int64) State
@@ -71,8 +112,8 @@ func (a *StateAccount) Debt(t int64) Debt { return a.Step.Debt(a.State, t) }
 func (a *StateAccount) Unit() Unit { return a.Step.Unit() }
 
 // Correct implements [Account].
-func (a *StateAccount) Correct(t, chargedAt, n int64, by Debt) {
-	a.State = a.Step.Correct(a.State, t, chargedAt, n, by)
+func (a *StateAccount) Correct(t, chargedAt, n int64, reduction Debt) {
+	a.State = a.Step.Correct(a.State, t, chargedAt, n, reduction)
 }
 
 // Raise implements [Account].

@@ -1,9 +1,12 @@
 package algo
 
 import (
+	"cmp"
 	_ "embed"
+	"slices"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/micros"
 )
 
 //go:embed concurrency.lua
@@ -91,3 +94,56 @@ func (c *concurrency) Raise(s State, _, _ int64) State { return s }
 
 // Params returns L.
 func (c *concurrency) Params() []int64 { return []int64{c.limit} }
+
+// isSlots reports whether the units of the account are slots.
+func isSlots(a Account) bool {
+	s, ok := a.(*StateAccount)
+	if ok {
+		_, ok = s.Step.(SlotStepper)
+	}
+	return ok
+}
+
+// Answer returns the decision on a request for asked units at t, as [Stepper.Answer]
+// does. If the units are slots, the waits depend on the deadlines of the open holds.
+// ResetAfter lasts until the last deadline. If the request was denied, RetryAfter lasts
+// until enough holds have expired, if none of them is extended or ends earlier. No hold
+// may have expired at t. For slots, Answer reads every hold, and sorts them if the
+// request was denied. l may be nil.
+func (l *Ledger) Answer(step Stepper, s State, t, asked, spent int64, allowed bool) headgate.Decision {
+	d := step.Answer(s, t, asked, spent, allowed)
+	slots, ok := step.(SlotStepper)
+	if !ok || l == nil {
+		return d
+	}
+	if last := l.lastRelease(); last > t {
+		d.ResetAfter = micros.Duration(last - t)
+	}
+	if missing := asked - (slots.Slots() - s.B); !allowed && !d.Never {
+		d.RetryAfter = micros.Duration(l.releasedBy(missing) - t)
+	}
+	return d
+}
+
+// lastRelease returns the last deadline of a hold with units, or 0.
+func (l *Ledger) lastRelease() (last int64) {
+	for i := range l.Holds {
+		if h := &l.Holds[i]; h.Units > 0 {
+			last = max(last, h.Deadline)
+		}
+	}
+	return last
+}
+
+// releasedBy returns the first instant at which the holds that have expired have n units.
+func (l *Ledger) releasedBy(n int64) (at int64) {
+	sorted := slices.Clone(l.Holds)
+	slices.SortFunc(sorted, func(a, b Hold) int { return cmp.Compare(a.Deadline, b.Deadline) })
+	for i := range sorted {
+		if n <= 0 {
+			break
+		}
+		n, at = n-sorted[i].Units, sorted[i].Deadline
+	}
+	return at
+}

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// TestConcurrencyWaitsDependOnDeadlines checks a timeline that was calculated by hand: two slots, of
-// which one is held until second 10 and one until second 6.
+// TestConcurrencyWaitsDependOnDeadlines checks a timeline that was calculated by hand:
+// two slots, of which one is held until second 10 and one until second 6.
 func TestConcurrencyWaitsDependOnDeadlines(t *testing.T) {
 	k := newSlots(t, "2 concurrent")
 	for i, c := range []struct {

@@ -139,7 +139,7 @@ func (l *Ledger) beginLease(a Account, t int64, h Hold) {
 	l.leased += h.Units
 	l.Open(a, t, h.ID, h.Units, h.Deadline)
 	begun := &l.Holds[len(l.Holds)-1]
-	begun.Kind, l.oldest = h.Kind, min(l.oldest, begun.ChargedAt)
+	begun.Kind, l.oldestLeased = h.Kind, min(l.oldestLeased, begun.ChargedAt)
 }
 
 // endLease ends lease i at t, of which the given number of units was spent. In a log, all
@@ -158,13 +158,13 @@ func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
 	l.Observe(a, t)
 }
 
-// raise makes at least the units on lease count at t. In a bucket, these units do not
-// refill before the lease ends. No refund and no change of the limit returns them.
-func (l *Ledger) raise(a Account, t int64) {
+// ensureLeased makes at least the units on lease spent at t. In a bucket, these units do
+// not refill before the lease ends. No refund and no change of the limit returns them.
+func (l *Ledger) ensureLeased(a Account, t int64) {
 	if l.leased > 0 {
-		l.observe(a, t)
+		l.recordDebt(a, t)
 		l.adopt(a, t)
-		l.charge(a, t)
+		l.spendLeased(a, t)
 	}
 }
 
@@ -177,13 +177,13 @@ func (l *Ledger) Reset(a Account, t int64) {
 	}
 	l.Changes, l.Unit = l.Changes[:0], a.Unit()
 	a.Clear()
-	l.charge(a, t)
+	l.spendLeased(a, t)
 }
 
-// charge is raise on a state that was converted to the present limit.
-func (l *Ledger) charge(a Account, t int64) {
+// spendLeased is ensureLeased in a state that was converted to the present limit.
+func (l *Ledger) spendLeased(a Account, t int64) {
 	if log, ok := a.(logAccount); ok {
-		l.chargeLog(log, t)
+		l.spendLeasedInLog(log, t)
 	} else if l.leased > 0 {
 		a.Raise(t, l.leased)
 	}
@@ -196,12 +196,12 @@ type logAccount interface {
 	counts(t, chargedAt int64) bool
 }
 
-// chargeLog charges leases again at t whose units have aged out, because the period is
-// shorter than when they began. If fewer units count than are on lease, because units
-// were refunded, only those on lease remain, and they count from t on. It reads the
+// spendLeasedInLog charges leases again at t whose units have aged out, because the
+// period is shorter than when they began. If fewer units count than are on lease, because
+// units were refunded, only those on lease remain, and they count from t on. It reads the
 // leases only if one of these two cases is possible.
-func (l *Ledger) chargeLog(a logAccount, t int64) {
-	if a.counts(t, l.oldest) && a.counted(t) >= l.leased {
+func (l *Ledger) spendLeasedInLog(a logAccount, t int64) {
+	if a.counts(t, l.oldestLeased) && a.counted(t) >= l.leased {
 		return
 	}
 	l.chargeAgain(a, t, func(h *Hold) bool { return !a.counts(t, h.ChargedAt) })
@@ -213,7 +213,7 @@ func (l *Ledger) chargeLog(a logAccount, t int64) {
 
 // chargeAgain charges the open leases again at t for which again returns true.
 func (l *Ledger) chargeAgain(a logAccount, t int64, again func(*Hold) bool) {
-	l.oldest = maxExact
+	l.oldestLeased = maxExact
 	for i := range l.Holds {
 		h := &l.Holds[i]
 		if !h.isLease() || h.Units == 0 {
@@ -223,13 +223,13 @@ func (l *Ledger) chargeAgain(a logAccount, t int64, again func(*Hold) bool) {
 			a.Charge(t, h.Units)
 			h.ChargedAt = a.ChargedAt()
 		}
-		l.oldest = min(l.oldest, h.ChargedAt)
+		l.oldestLeased = min(l.oldestLeased, h.ChargedAt)
 	}
 }
 
-// debt returns the debt without that of the units on lease. A correction reduces only
-// this part of the debt.
-func (l *Ledger) debt(a Account, t int64) Debt {
+// unleasedDebt returns the debt without that of the units on lease. A correction reduces
+// only this part of the debt.
+func (l *Ledger) unleasedDebt(a Account, t int64) Debt {
 	d := a.Debt(t)
 	if l.leased == 0 {
 		return d

@@ -1,4 +1,4 @@
--- Lua implementation of lease.go. ledger.lua is around this text.
+-- Lua implementation of lease.go. The text of ledger.lua is around this text.
 local leases = {}
 
 -- finish ends lease i at t, of which the given number of units was spent. In a log, all
@@ -6,16 +6,16 @@ local leases = {}
 function leases.finish(l, t, i, spent)
   prepare(l, t)
   local h, lease = l.h, l.list[i]
-  local rest, by, by_rest = lease.units - spent, 0, 0
+  local unspent, reduction, reduction_rest = lease.units - spent, 0, 0
   remove(l, i)
   if h.is_log then
     l.s = h.correct(l.w, l.s, t, lease.charged_at, lease.units)
     l.s = h.charge(l.w, l.s, t, spent)
-  elseif rest > 0 then
+  elseif unspent > 0 then
     if l.d > 0 then
-      by, by_rest = times(l, rest)
+      reduction, reduction_rest = times(l, unspent)
     end
-    l.s = h.correct(l.w, l.s, t, lease.charged_at, rest, by, by_rest)
+    l.s = h.correct(l.w, l.s, t, lease.charged_at, unspent, reduction, reduction_rest)
   end
   observe(l, t)
 end
@@ -36,8 +36,8 @@ local function expired_leases(l, t)
 end
 
 -- end_earliest ends the leases with the deadline of number first in the list expired, and
--- returns the number of the next lease. All units of these leases are spent. Their records
--- stay in the ledger, with no units.
+-- returns the number of the next lease. All units of these leases are spent. Their
+-- records stay in the ledger, with no units.
 local function end_earliest(l, expired, first)
   local h, deadline, units, i = l.h, expired[first].deadline, 0, first
   local windowed = l.d == 0 and not h.is_log -- the next window can begin at the deadline
@@ -95,7 +95,7 @@ function leases.apply(l, t, c)
     return 0, 0, carried
   end
   local room = min(c.max - l.leased, remaining(l, t)) - rest
-  if l.kept + #l.list >= c.max_open then
+  if l.encoded_count + #l.list >= c.max_open then
     room = 0
   end
   local units = rest + max(0, min(c.want, room))
@@ -108,7 +108,7 @@ function leases.apply(l, t, c)
   l.leased = l.leased + units
   local lease = ledger.open(l, t, c.id, units, deadline)
   lease.kind = carried and 2 or 1
-  l.oldest = min(l.oldest, lease.charged_at)
+  l.oldest_leased = min(l.oldest_leased, lease.charged_at)
   return units, deadline, carried
 end
 

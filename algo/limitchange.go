@@ -1,29 +1,6 @@
 package algo
 
-import (
-	"math/bits"
-	"slices"
-)
-
-// Unit is the debt that one unit causes under a limit: for a bucket T = P/D µs, the time
-// in which a unit refills; for the interval bucket 1/1 token. For an algorithm that
-// counts in windows, P is the period in µs (0 for a calendar) and D is 0, because its
-// units cause no [Debt].
-type Unit struct{ P, D int64 }
-
-// debtOf returns the debt that n units cause. It is limited to a time that is longer than
-// every debt of a key.
-func (u Unit) debtOf(n int64) Debt {
-	if u.D == 0 {
-		return Debt{}
-	}
-	if hi, lo := bits.Mul64(uint64(n), uint64(u.P)); hi == 0 && lo/uint64(u.D) < maxExact {
-		return Debt{int64(lo / uint64(u.D)), int64(lo % uint64(u.D))}
-	}
-	t := fraction{u.P, u.D}
-	whole, r := t.times(min(n, t.unitsWithin(maxExact, maxExact-1)+1))
-	return Debt{whole, r}
-}
+import "slices"
 
 // LimitChange is a change of the limit while holds were open. A hold that was opened
 // before the change charged its units under the previous limit. Fields are exported for
@@ -35,12 +12,12 @@ type LimitChange struct {
 	Least       Debt  // minimum debt of the segment that begins with the change; see [Hold]
 }
 
-// cross converts d, by which the debt before the change is too high, to the excess after
-// the change: less what the change dropped, and at most c.Least. It subtracts the result
-// from c.Least. A fraction of a µs is dropped, so that a correction refunds less, never
-// more. d is at most the least debt of the segment before the change. denominator is that
-// of the limit after the change.
-func (c *LimitChange) cross(d Debt, denominator int64) Debt {
+// carryReduction converts d, by which the debt before the change is too high, to the
+// reduction after the change: less what the change dropped, and at most c.Least. It
+// subtracts the result from c.Least. A fraction of a µs is dropped, so that a correction
+// refunds less, never more. d is at most the least debt of the segment before the change.
+// denominator is that of the limit after the change.
+func (c *LimitChange) carryReduction(d Debt, denominator int64) Debt {
 	cut := min(c.Cut, d.Whole)
 	c.Cut -= cut
 	d = minDebt(Debt{Whole: d.Whole - cut}, c.Least)
@@ -63,7 +40,7 @@ func (l *Ledger) adopt(a Account, t int64) {
 	cut, changed := a.Adopt(t, from, l.leased)
 	l.Unit = to
 	if changed && from.D > 0 {
-		l.appendChange(LimitChange{Unit: from, Cut: cut, Least: l.debt(a, t)})
+		l.appendChange(LimitChange{Unit: from, Cut: cut, Least: l.unleasedDebt(a, t)})
 	}
 }
 
@@ -106,8 +83,8 @@ func (l *Ledger) unitBefore(c int) Unit {
 	return l.Unit
 }
 
-// newest returns the least debt of the newest segment, or nil if no hold is open.
-func (l *Ledger) newest() *Debt {
+// currentLeast returns the least debt of the current segment, or nil if no hold is open.
+func (l *Ledger) currentLeast() *Debt {
 	if c := len(l.Changes) - 1; c >= 0 && l.Changes[c].HoldsBefore == len(l.Holds) {
 		return &l.Changes[c].Least
 	}

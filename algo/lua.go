@@ -54,6 +54,12 @@ func LuaLocal(name, text string) string {
 	return "local " + name + " = (function()\n" + text + "\nend)()\n"
 }
 
+//go:embed ledgerdebt.lua
+var ledgerDebtLua string
+
+//go:embed ledgercorrect.lua
+var ledgerCorrectLua string
+
 //go:embed ledger.lua
 var ledgerLua string
 
@@ -73,5 +79,5 @@ local function leases()
 end
 ledger.leases = leases
 `
-	return strings.Replace(ledgerLua, "--LEASES\n", leases, 1)
+	return ledgerDebtLua + ledgerCorrectLua + strings.Replace(ledgerLua, "--LEASES\n", leases, 1)
 }

@@ -296,9 +296,9 @@ func (b *bucket) Debt(s State, t int64) Debt {
 // Unit returns T.
 func (b *bucket) Unit() Unit { return Unit{b.t.p, b.t.d} }
 
-// Correct makes TAT earlier by the parameter by.
-func (b *bucket) Correct(s State, t, _, _ int64, by Debt) State {
-	return b.back(s, t, by.Whole, by.Rest)
+// Correct makes TAT earlier by the parameter reduction.
+func (b *bucket) Correct(s State, t, _, _ int64, reduction Debt) State {
+	return b.back(s, t, reduction.Whole, reduction.Rest)
 }
 
 // Raise makes TAT at least t + n·T.

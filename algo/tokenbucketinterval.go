@@ -232,9 +232,10 @@ func (b *intervalBucket) Adopt(s State, t int64, from Unit, leased int64) (State
 	return b.Charge(own, t, leased), 0, false
 }
 
-// Correct returns the tokens of the parameter by. The intervals stay where they are.
-func (b *intervalBucket) Correct(s State, t, _, _ int64, by Debt) State {
-	return b.Refund(s, t, by.Whole)
+// Correct returns the tokens of the parameter reduction. The intervals stay where they
+// are.
+func (b *intervalBucket) Correct(s State, t, _, _ int64, reduction Debt) State {
+	return b.Refund(s, t, reduction.Whole)
 }
 
 // Raise makes at least n tokens missing. If no more are missing, the interval begins at

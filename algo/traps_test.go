@@ -223,8 +223,8 @@ func TestCostAboveLimitIsNeverAllowed(t *testing.T) { // T23
 	})
 }
 
-// TestRetryAfterOfDrainedLimit drains 10/s at a window boundary. When the first units are available
-// again, and how many, was computed by hand.
+// TestRetryAfterOfDrainedLimit drains 10/s at a window boundary. When the first units are
+// available again, and how many, was computed by hand.
 func TestRetryAfterOfDrainedLimit(t *testing.T) { // T24, T25
 	for name, back := range map[headgate.Algorithm]struct{ first, units int64 }{
 		headgate.TokenBucket:         {100_000, 1},    // T

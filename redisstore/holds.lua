@@ -72,12 +72,12 @@ function log_functions.correct(rule, log, at, charged_at, n)
   return log
 end
 
--- load_from decodes the holds after the first ones, whose number is the parameter kept.
--- The least debt of the last hold that was not decoded is in the ledger.
-local function load_from(e, kept)
-  local list, at = {}, e.at + kept * RECORD_BYTES
-  for i = 1, e.kept - kept do
-    local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.held, at)
+-- load_from decodes all holds but the first ones, whose number is the parameter count.
+-- The least debt of the last hold that is still encoded is in the ledger.
+local function load_from(e, count)
+  local list, at = {}, e.encoded_at + count * RECORD_BYTES
+  for i = 1, e.encoded_count - count do
+    local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.encoded, at)
     list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest % KIND}, after
     if rest >= KIND then
       list[i].kind = floor(rest / KIND)
@@ -88,9 +88,9 @@ local function load_from(e, kept)
   for i = 1, #e.list do
     list[#list + 1] = e.list[i]
   end
-  e.list, e.kept = list, kept
-  if kept > 0 then
-    e.least, e.rest = unpack_from(SEGMENT, e.held, e.at + kept * RECORD_BYTES - SEGMENT_BYTES)
+  e.list, e.encoded_count = list, count
+  if count > 0 then
+    e.least, e.rest = unpack_from(SEGMENT, e.encoded, e.encoded_at + count * RECORD_BYTES - SEGMENT_BYTES)
     e.rest = e.rest % KIND
   end
 end
@@ -98,7 +98,7 @@ end
 -- read decodes the head of the holds in the value v, from the position at on.
 local function read(e, v, at)
   local changes
-  e.flags, e.next, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
+  e.flags, e.next_deadline, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
   if e.flags >= LEASED then
     e.flags = e.flags - LEASED
     e.leased, at = unpack_from('<d', v, at)
@@ -109,22 +109,23 @@ local function read(e, v, at)
     c.before, c.p, c.d, c.cut, c.least, c.rest, at = unpack_from(CHANGE, v, at)
     e.changes[i] = c
   end
-  e.held, e.at, e.kept = v, at, (#v - at + 1) / RECORD_BYTES
+  e.encoded, e.encoded_at, e.encoded_count = v, at, (#v - at + 1) / RECORD_BYTES
   e.least, e.rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
   e.rest = e.rest % KIND
 end
 
 -- entry_of returns the ledger of key k. Most holds are decoded only when they are needed:
--- the holds that are not in the list are in the string held, from the position at on. The
--- constructor has all fields, because adding a field to a table is slow.
+-- the first encoded_count holds are in the string encoded, from the position encoded_at
+-- on, and the others in the list. The constructor has all fields, because adding a field
+-- to a table is slow.
 local function entry_of(k)
   local e = entries[k]
   if e then
     return e
   end
   e = {
-    s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
-    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0, oldest = 0,
+    s = false, h = false, w = false, list = {}, encoded_count = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
+    encoded = '', encoded_at = 1, flags = 0, next_deadline = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0, oldest_leased = 0,
   }
   local v = opened[k] or held[k]
   if k > plain then
@@ -156,15 +157,15 @@ end
 local function begin(k, rule, s)
   local e = entry_of(k)
   use(e, rule, s)
-  if e.kept > 0 then
+  if e.encoded_count > 0 then
     local p, d = e.h.unit(e.w)
-    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log or e.leased > 0 then
+    if e.next_deadline <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log or e.leased > 0 then
       load_from(e, 0)
     end
   end
-  if e.next <= t or e.leased > 0 then
+  if e.next_deadline <= t or e.leased > 0 then
     local expired
-    expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
+    expired, e.next_deadline = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
   if base[k] == nil then
@@ -175,11 +176,11 @@ end
 
 -- position returns the number of the hold with the id if it is not in the list, or nil.
 local function position(e, id)
-  local at = e.at
-  while e.kept > 0 do
-    local found = e.held:find(id, at, true)
-    local i = found and (found - e.at) / RECORD_BYTES + 1
-    if not found or i > e.kept then
+  local at = e.encoded_at
+  while e.encoded_count > 0 do
+    local found = e.encoded:find(id, at, true)
+    local i = found and (found - e.encoded_at) / RECORD_BYTES + 1
+    if not found or i > e.encoded_count then
       return
     elseif i % 1 == 0 then
       return i
@@ -196,8 +197,8 @@ local function find(e, id)
     load_from(e, max(0, before - 2))
   end
   local i = ledger.find(e, id)
-  if i == 1 and e.kept > 0 then
-    load_from(e, e.kept - 1)
+  if i == 1 and e.encoded_count > 0 then
+    load_from(e, e.encoded_count - 1)
     i = 2
   end
   return i
@@ -239,7 +240,7 @@ local function check_open(e, id, sum, max_open, record)
   end
   if deadline then
     return same and REPLAYED or CONFLICT, deadline
-  elseif e.kept + #e.list >= max_open then
+  elseif e.encoded_count + #e.list >= max_open then
     return TOO_MANY
   end
 end
@@ -248,7 +249,7 @@ end
 local function add_hold(e, id, sum, n, ttl, flags)
   local deadline = t + ttl
   ledger.open(e, t, id, n, deadline).sum = sum
-  e.flags, e.next, e.last, e.changed = flags, min(e.next, deadline), max(e.last, deadline), true
+  e.flags, e.next_deadline, e.last, e.changed = flags, min(e.next_deadline, deadline), max(e.last, deadline), true
   return deadline
 end
 
@@ -299,7 +300,7 @@ local function run_extend(e, pos)
   local i, deadline = find(e, id), t + ttl
   if i then
     e.list[i].deadline = deadline
-    e.next, e.last, e.changed = min(e.next, deadline), max(e.last, deadline), true
+    e.next_deadline, e.last, e.changed = min(e.next_deadline, deadline), max(e.last, deadline), true
   end
   reply_with(e, i and OK or UNKNOWN, i and deadline or 0, 0)
   return after
@@ -333,7 +334,7 @@ local function run_lease(e, n, pos)
   end
   if units > 0 then
     newest.sum = newest.sum or NO_SUM
-    e.next, e.last = min(e.next, deadline), max(e.last, deadline)
+    e.next_deadline, e.last = min(e.next_deadline, deadline), max(e.last, deadline)
   end
   local s = e.s
   if e.log then
@@ -349,10 +350,10 @@ end
 local function run_lowering(e, rule, verb, n)
   if verb == REFUND then
     log_store.refund(e.log, rule, n)
-    ledger.raise(e, t)
+    ledger.ensure_leased(e, t)
   else
     if e.leased == 0 then -- no hold needs to be decoded
-      e.list, e.kept = {}, 0
+      e.list, e.encoded_count = {}, 0
     end
     ledger.reset(e, t)
     e.changed = true
@@ -519,7 +520,7 @@ end
 local function encode_holds(e)
   local list, changes = e.list, e.changes
   local flags = e.flags + (e.leased > 0 and LEASED or 0)
-  local parts = {pack(HEAD, flags, e.next, e.p, e.d, changes and #changes or 0)}
+  local parts = {pack(HEAD, flags, e.next_deadline, e.p, e.d, changes and #changes or 0)}
   if e.leased > 0 then
     parts[2] = pack('<d', e.leased)
   end
@@ -527,8 +528,8 @@ local function encode_holds(e)
     local c = changes[i]
     parts[#parts + 1] = pack(CHANGE, c.before, c.p, c.d, c.cut, c.least, c.rest)
   end
-  if e.kept > 0 then
-    parts[#parts + 1] = e.held:sub(e.at, e.at + e.kept * RECORD_BYTES - SEGMENT_BYTES - 1)
+  if e.encoded_count > 0 then
+    parts[#parts + 1] = e.encoded:sub(e.encoded_at, e.encoded_at + e.encoded_count * RECORD_BYTES - SEGMENT_BYTES - 1)
     parts[#parts + 1] = pack(SEGMENT, e.least, e.rest)
   end
   for i = 1, #list do
@@ -543,7 +544,7 @@ local function encode_holds(e)
 end
 
 local function last_deadline(e)
-  if e.kept > 0 then
+  if e.encoded_count > 0 then
     load_from(e, 0)
   end
   local last = 0

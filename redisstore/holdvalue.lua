@@ -150,7 +150,7 @@ function holds.save(k, rule, s)
   if e then
     if not e.write then
       return true
-    elseif e.kept + #e.list == 0 then
+    elseif e.encoded_count + #e.list == 0 then
       if held[k] ~= '' then
         expires_at[k] = nil -- it is that of a value with holds
       end

@@ -1,5 +1,5 @@
-// Package micros converts microseconds, the time unit of all states, to durations, and has
-// the sum that does not overflow.
+// Package micros converts microseconds, the time unit of all states, to durations, and
+// has the sum that does not overflow.
 package micros
 
 import (
@@ -11,8 +11,8 @@ import (
 // accepted limit can cause.
 func Duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// SaturatingAdd returns a + b, or [math.MaxInt64] if the sum is larger. Neither number may
-// be negative.
+// SaturatingAdd returns a + b, or [math.MaxInt64] if the sum is larger. Neither number
+// may be negative.
 func SaturatingAdd(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -80,11 +80,15 @@ end
 local MAX_COUNT = 1073741823 -- maximum count of units in a sliding window or log: 2^30 − 1
 
 -- no_debt returns the functions of holds that are equal for all algorithms that count in
--- windows; see noDebt in account.go.
-local function no_debt()
+-- windows; see noDebt in account.go. If all windows have the length w.period, at(w, s, t)
+-- returns the state in the window of t. adopt then moves the counts to this window.
+local function no_debt(at)
   local h = {}
-  function h.adopt(_, s)
-    return s, 0, false
+  function h.adopt(w, s, t, period)
+    if not at or period == w.period then
+      return s, 0, false
+    end
+    return at(w, s, t), 0, true
   end
   function h.recount(_, _, _, charged_at)
     return charged_at
@@ -92,7 +96,9 @@ local function no_debt()
   function h.debt()
     return 0, 0
   end
-  h.unit = h.debt
+  function h.unit(w)
+    return at and w.period or 0, 0
+  end
   function h.lease_end()
     return EXACT
   end
@@ -686,9 +692,9 @@ function counter.reset_at(w, s)
 end
 
 -- holds returns the functions of holds that these algorithms share; see account.go. Each
--- of them adds correct.
-function counter.holds()
-  local h = no_debt()
+-- of them adds correct. The parameter at is that of no_debt.
+function counter.holds(at)
+  local h = no_debt(at)
   function h.charged_at(_, s)
     return s.a
   end
@@ -747,19 +753,12 @@ local holds = counter.holds
 
 -- holds returns the functions that correct charges; see account.go.
 function counter.holds()
-  local h = holds()
-  function h.unit(w)
-    return w.period, 0
-  end
-  -- adopt moves the count to the window in which it counts under this period.
-  function h.adopt(w, s, t, period)
-    if period == w.period then
-      return s, 0, false
-    end
+  local h = holds(function(w, s, t)
     local window_end, _, count = at(w, s, t)
-    return count_state(window_end, count), 0, true
-  end
-  -- recount returns the end of that window, if it contains the units.
+    return count_state(window_end, count)
+  end)
+  -- recount returns the end of the window to which adopt moves the count, if it contains
+  -- the units.
   function h.recount(w, s, t, charged_at)
     local window_end, _, count = at(w, s, t)
     if count == 0 or charged_at ~= s.a then
@@ -1057,7 +1056,7 @@ end
 
 -- holds returns the functions that correct charges; see account.go.
 function sliding_window.holds()
-  local h = no_debt()
+  local h = no_debt(at)
   function h.charged_at(_, s)
     return s.a
   end
@@ -1068,16 +1067,6 @@ function sliding_window.holds()
     local now = at(w, s, t)
     now.c = min(now.c + n, MAX_COUNT)
     return now
-  end
-  function h.unit(w)
-    return w.period, 0
-  end
-  -- adopt moves the counts to the windows in which they count under this period.
-  function h.adopt(w, s, t, period)
-    if period == w.period then
-      return s, 0, false
-    end
-    return at(w, s, t), 0, true
   end
   -- recount returns the end of the window to which adopt moves the units, or 0. s has the
   -- units in cur if they were counted in the window that ends at s.a, and in prev if they
@@ -1515,9 +1504,9 @@ function counter.reset_at(w, s)
 end
 
 -- holds returns the functions of holds that these algorithms share; see account.go. Each
--- of them adds correct.
-function counter.holds()
-  local h = no_debt()
+-- of them adds correct. The parameter at is that of no_debt.
+function counter.holds(at)
+  local h = no_debt(at)
   function h.charged_at(_, s)
     return s.a
   end
@@ -2751,67 +2740,40 @@ end
 local ledgers_made
 local function make_ledgers()
 local ledger = (function()
--- Lua implementation of ledger.go, limitchange.go and account.go. A ledger is a key with
--- open holds. It is a table with these fields:
---
---   s        the state of the key
---   w, h     the parameters of the limit, and the result of functions for its algorithm
---   list     the open holds {id, units, charged_at, deadline, least, rest} in the order
---            in which they began; least and rest are a debt
---   kept     the number of earlier holds that are not in the list, or 0. least and rest
---            are then the debt of the last of them
---   p, d     what a unit costs under the limit of the latest change
---   changes  the changes of the limit {before, p, d, cut, least, rest}, or nil
---   leased   the units of all leases, whose field kind is 1, or 2 if it was carried
---   oldest   a lower bound of charged_at of all leases in a log, or 0 if it is unknown
---   changed  true if raise has changed the records or converted the state
-
+-- The debts of a ledger: the least debt of each segment, the changes of the limit, and
+-- the units on lease. ledger.lua documents the fields of a ledger l.
 local ledger = {}
 
 local function less(a, a_rest, b, b_rest)
   return a < b or (a == b and a_rest < b_rest)
 end
 
--- functions returns the functions h for the algorithm x.
-function ledger.functions(x)
-  x.corrections = x.corrections or x.holds()
-  local h = x.corrections
-  h.take, h.answer, h.slots = x.take, x.answer, x.slots
-  return h
-end
-
--- new returns a ledger without holds, of a key with the state s under a limit w.
-function ledger.new(h, w, s)
-  return {h = h, w = w, s = s, list = {}, kept = 0, p = 0, d = 0, leased = 0, oldest = 0}
-end
-
--- newest returns the newest segment, or nil if no hold is open.
-local function newest(l)
+-- current_segment returns the current segment, or nil if no hold is open.
+local function current_segment(l)
   local list, changes = l.list, l.changes
-  if changes and changes[#changes].before == l.kept + #list then
+  if changes and changes[#changes].before == l.encoded_count + #list then
     return changes[#changes]
   end
-  return list[#list] or l.kept > 0 and l or nil
+  return list[#list] or l.encoded_count > 0 and l or nil
 end
 
--- lower reduces the least debt of a segment to debt and rest, if that is lower.
-local function lower(segment, debt, rest)
+-- lower_least reduces the least debt of a segment to debt and rest, if that is lower.
+local function lower_least(segment, debt, rest)
   if less(debt, rest, segment.least, segment.rest) then
     segment.least, segment.rest = debt, rest
   end
 end
 
--- subtract subtracts by and by_rest from the least debt of a segment. d is the
--- denominator.
-local function subtract(segment, by, by_rest, d)
-  segment.least, segment.rest = segment.least - by, segment.rest - by_rest
+-- reduce_least reduces the least debt of a segment. denominator is that of the rest.
+local function reduce_least(segment, reduction, reduction_rest, denominator)
+  segment.least, segment.rest = segment.least - reduction, segment.rest - reduction_rest
   if segment.rest < 0 then
-    segment.least, segment.rest = segment.least - 1, segment.rest + d
+    segment.least, segment.rest = segment.least - 1, segment.rest + denominator
   end
 end
 
--- debt_of returns the debt without that of the units on lease.
-local function debt_of(l, t)
+-- unleased_debt returns the debt without that of the units on lease.
+local function unleased_debt(l, t)
   local debt, rest = l.h.debt(l.w, l.s, t)
   if l.leased == 0 or l.d == 0 then
     return debt, rest
@@ -2822,15 +2784,16 @@ local function debt_of(l, t)
     return 0, 0
   end
   local own = {least = debt, rest = rest}
-  subtract(own, leased.least, leased.rest, l.d)
+  reduce_least(own, leased.least, leased.rest, l.d)
   return own.least, own.rest
 end
 
--- note updates the least debt of the newest segment, unless the algorithm has no debts.
-local function note(l, t)
-  local segment = l.d > 0 and newest(l)
+-- record_debt updates the least debt of the current segment, unless the algorithm has no
+-- debts.
+local function record_debt(l, t)
+  local segment = l.d > 0 and current_segment(l)
   if segment then
-    lower(segment, debt_of(l, t))
+    lower_least(segment, unleased_debt(l, t))
   end
 end
 
@@ -2842,7 +2805,7 @@ local function merge_changes(l, i)
     return
   end
   c.least, c.rest = max(0, c.least - later.cut), 0
-  lower(c, later.least, later.rest)
+  lower_least(c, later.least, later.rest)
   c.cut = c.cut + later.cut
   table.remove(l.changes, i)
 end
@@ -2860,7 +2823,7 @@ end
 -- adopt converts the state to the present limit, and records the change of the limit.
 local function adopt(l, t)
   local list, h, w = l.list, l.h, l.w
-  if l.kept + #list == 0 then
+  if l.encoded_count + #list == 0 then
     return
   end
   local p, d = h.unit(w)
@@ -2874,8 +2837,8 @@ local function adopt(l, t)
   l.changed = l.changed or changed or (l.leased > 0 and (p ~= from_p or d ~= from_d))
   l.s, l.p, l.d = s, p, d
   if changed and from_d > 0 then
-    local least, rest = debt_of(l, t)
-    append_change(l, l.kept + #list, {p = from_p, d = from_d, cut = cut, least = least, rest = rest})
+    local least, rest = unleased_debt(l, t)
+    append_change(l, l.encoded_count + #list, {p = from_p, d = from_d, cut = cut, least = least, rest = rest})
   end
 end
 
@@ -2883,7 +2846,7 @@ end
 -- or all leases; see lease.go.
 local function charge_again(l, t, all)
   local list, h = l.list, l.h
-  l.oldest = EXACT
+  l.oldest_leased = EXACT
   for i = 1, #list do
     local lease = list[i]
     if lease.kind and lease.units > 0 then
@@ -2891,16 +2854,16 @@ local function charge_again(l, t, all)
         l.s = h.charge(l.w, l.s, t, lease.units)
         lease.charged_at, l.changed = h.charged_at(l.w, l.s), true
       end
-      l.oldest = min(l.oldest, lease.charged_at)
+      l.oldest_leased = min(l.oldest_leased, lease.charged_at)
     end
   end
 end
 
--- charge_log charges leases again at t whose units have aged out, or all leases if fewer
--- units count than are on lease; see lease.go.
-local function charge_log(l, t)
+-- spend_leased_in_log charges leases again at t whose units have aged out, or all leases
+-- if fewer units count than are on lease; see lease.go.
+local function spend_leased_in_log(l, t)
   local h = l.h
-  if h.counts(l.w, t, l.oldest) and h.counted(l.w, l.s, t) >= l.leased then
+  if h.counts(l.w, t, l.oldest_leased) and h.counted(l.w, l.s, t) >= l.leased then
     return
   end
   charge_again(l, t, false)
@@ -2910,10 +2873,10 @@ local function charge_log(l, t)
   end
 end
 
--- charge is raise on a state that was converted to the present limit.
-local function charge(l, t)
+-- spend_leased is ensure_leased in a state that was converted to the present limit.
+local function spend_leased(l, t)
   if l.h.is_log then
-    charge_log(l, t)
+    spend_leased_in_log(l, t)
   elseif l.leased > 0 then
     local raised = l.h.raise(l.w, l.s, t, l.leased)
     l.changed = l.changed or (l.d == 0 and raised ~= l.s) -- a bucket refills; a count does not
@@ -2921,20 +2884,20 @@ local function charge(l, t)
   end
 end
 
--- raise makes at least the units on lease count at t.
-local function raise(l, t)
+-- ensure_leased makes at least the units on lease spent at t.
+local function ensure_leased(l, t)
   if l.leased > 0 then
-    note(l, t)
+    record_debt(l, t)
     adopt(l, t)
-    charge(l, t)
+    spend_leased(l, t)
   end
 end
-ledger.raise = raise
+ledger.ensure_leased = ensure_leased
 
 -- observe is called after every change at t.
 local function observe(l, t)
-  raise(l, t)
-  note(l, t)
+  ensure_leased(l, t)
+  record_debt(l, t)
 end
 
 local function prepare(l, t)
@@ -2942,9 +2905,206 @@ local function prepare(l, t)
   adopt(l, t)
 end
 
+-- Corrections of a ledger: a charge is reduced as if fewer units had been charged when
+-- the hold was opened, and the hold is removed.
+
+-- change_after returns the index of the first change after hold i was opened.
+local function change_after(l, i)
+  local c = 1
+  while l.changes and l.changes[c] and l.changes[c].before < l.encoded_count + i do
+    c = c + 1
+  end
+  return c
+end
+
+-- unit_before returns a table with p and d of the holds that were opened before change c.
+local function unit_before(l, c)
+  return l.changes and l.changes[c] or l
+end
+
+-- carry_reduction converts the reduction of the debt before the change c to that after
+-- it; see limitchange.go.
+local function carry_reduction(c, reduction, denominator)
+  local cut, rest = min(c.cut, reduction), 0
+  c.cut = c.cut - cut
+  reduction = reduction - cut
+  if less(c.least, c.rest, reduction, 0) then
+    reduction, rest = c.least, c.rest
+  end
+  reduce_least(c, reduction, rest, denominator)
+  return reduction, rest
+end
+
+-- correct_debts corrects the least debts of all segments from that of hold first on. It
+-- returns the reduction: the debt by which the state is too high. See ledger.go.
+local function correct_debts(l, first, refund)
+  local list, c, reduction, rest = l.list, change_after(l, first), 0, 0
+  local unit = unit_before(l, c)
+  for i = first, #list do
+    local hold, change = list[i], l.changes and l.changes[c]
+    local n = refund(hold)
+    if n > 0 then
+      local debt, fraction = times(unit, n)
+      reduction, rest = reduction + debt, rest + fraction
+      if rest >= unit.d then
+        reduction, rest = reduction + 1, rest - unit.d
+      end
+    end
+    if less(hold.least, hold.rest, reduction, rest) then
+      reduction, rest = hold.least, hold.rest
+    end
+    reduce_least(hold, reduction, rest, unit.d)
+    if change and change.before == l.encoded_count + i then
+      c = c + 1
+      unit = unit_before(l, c)
+      reduction, rest = carry_reduction(change, reduction, unit.d)
+    end
+  end
+  return reduction, rest
+end
+
+-- correct changes the state as if fewer units had been charged when each hold from first
+-- on began: refund(hold) returns how many units fewer. See ledger.go.
+local function correct(l, t, first, refund)
+  local list, h = l.list, l.h
+  if l.d > 0 then
+    local reduction, rest = correct_debts(l, first, refund)
+    l.s = h.correct(l.w, l.s, t, 0, 0, reduction, rest)
+  else
+    for i = #list, first, -1 do
+      local n = refund(list[i])
+      if n > 0 then
+        l.s = h.correct(l.w, l.s, t, list[i].charged_at, n)
+      end
+    end
+  end
+  ensure_leased(l, t)
+end
+
+-- remove_from_changes updates the changes after hold i was removed.
+local function remove_from_changes(l, i)
+  local first, changes = change_after(l, i), l.changes
+  for c = first, #changes do
+    changes[c].before = changes[c].before - 1
+  end
+  if changes[1].before == 0 then
+    table.remove(changes, 1)
+  else
+    merge_changes(l, first)
+  end
+  if #changes == 0 then
+    l.changes = nil
+  end
+end
+
+-- remove removes hold i. Its segment becomes part of the segment before.
+local function remove(l, i)
+  local list = l.list
+  local hold, before = list[i], list[i - 1]
+  if hold.kind then
+    l.leased = l.leased - hold.units
+  end
+  if before and l.changes then
+    local change = l.changes[change_after(l, i - 1)]
+    before = change and change.before == l.encoded_count + i - 1 and change or before
+  end
+  if before then
+    lower_least(before, hold.least, hold.rest)
+  end
+  for j = i, #list do
+    list[j] = list[j + 1]
+  end
+  if l.changes then
+    remove_from_changes(l, i)
+  end
+end
+
+-- remove_where removes the holds for which ended returns true in one pass, as remove
+-- does. It returns the earliest deadline of the others. All holds must be decoded.
+local function remove_where(l, ended)
+  local list, changes, total = l.list, l.changes or {}, #l.list
+  local count, next_deadline, c, segment = 0, EXACT, 1, nil
+  l.changes = nil
+  for i = 1, total do
+    local hold = list[i]
+    list[i] = nil
+    if not ended(hold) then
+      count, segment, next_deadline = count + 1, hold, min(next_deadline, hold.deadline)
+      list[count] = hold
+    elseif segment then
+      lower_least(segment, hold.least, hold.rest)
+    end
+    if changes[c] and changes[c].before == i then
+      append_change(l, count, changes[c])
+      segment = l.changes and l.changes[#l.changes] or segment
+      c = c + 1
+    end
+  end
+  return next_deadline
+end
+
+-- Lua implementation of ledger.go and limitchange.go; ledger.go has a worked example. A
+-- ledger is a key with open holds. It is a table with these fields:
+--
+--   s, w, h        the state of the key, the parameters of the limit, and the functions
+--                  of its algorithm; see account.go
+--   list           the open holds {id, units, charged_at, deadline, least, rest} in the
+--                  order in which they began. least and rest are the least debt of the
+--                  segment of the hold
+--   encoded_count  the number of earlier holds that were not decoded, so that they are
+--                  not in the list. least and rest are those of the last of them
+--   p, d           what a unit costs under the limit of the latest change
+--   changes        the changes of the limit {before, p, d, cut, least, rest}, or nil.
+--                  before is the number of holds that were opened before the change
+--   leased         the units of all leases. The field kind of a lease is 1, or 2 if it
+--                  was carried
+--   oldest_leased  a lower bound of charged_at of all leases in a log, or 0 if unknown
+--   changed        true if ensure_leased has changed the records or converted the state
+--
+-- The texts of ledgerdebt.lua and ledgercorrect.lua precede this text.
+
+-- functions returns the functions h for the algorithm x.
+function ledger.functions(x)
+  x.corrections = x.corrections or x.holds()
+  local h = x.corrections
+  h.take, h.answer, h.slots = x.take, x.answer, x.slots
+  return h
+end
+
+-- new returns a ledger without holds, of a key with the state s under a limit w.
+function ledger.new(h, w, s)
+  return {h = h, w = w, s = s, list = {}, encoded_count = 0, p = 0, d = 0, leased = 0, oldest_leased = 0}
+end
+
+-- open adds a hold whose units were just charged at t, and returns it.
+function ledger.open(l, t, id, units, deadline)
+  local segment, least, rest = current_segment(l), nil, nil
+  if not segment then
+    l.p, l.d = l.h.unit(l.w)
+  end
+  if segment and units == 0 then
+    least, rest = segment.least, segment.rest -- the state may not have been converted
+  else
+    least, rest = unleased_debt(l, t)
+  end
+  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
+  l.list[#l.list + 1] = hold
+  return hold
+end
+
+-- find returns the index of the hold with the id, or nil.
+function ledger.find(l, id)
+  local list = l.list
+  for i = 1, #list do
+    if list[i].id == id then
+      return i
+    end
+  end
+end
+
 -- set changes the state to next.
 function ledger.set(l, t, next)
-  if l.kept + #l.list > 0 then
+  if l.encoded_count + #l.list > 0 then
     prepare(l, t)
     l.s = next
     observe(l, t)
@@ -2953,8 +3113,8 @@ function ledger.set(l, t, next)
   end
 end
 
--- reset makes the key unused and removes all holds, but not the leases. No hold may be
--- kept. Call expire before.
+-- reset makes the key unused and removes all holds, but not the leases. All holds must be
+-- decoded. Call expire before.
 function ledger.reset(l, t)
   local list, count = l.list, 0
   for i = 1, #list do
@@ -2968,7 +3128,7 @@ function ledger.reset(l, t)
   l.changes = nil
   l.p, l.d = l.h.unit(l.w)
   l.s = l.h.is_log and l.h.clear(l.s) or {a = 0, b = 0, c = 0}
-  charge(l, t)
+  spend_leased(l, t)
 end
 
 -- take takes n units if they are available, and returns whether they were. A denial
@@ -3002,171 +3162,9 @@ function ledger.take_up_to(l, t, n)
   return n
 end
 
--- change_after returns the index of the first change after hold i was opened.
-local function change_after(l, i)
-  local c = 1
-  while l.changes and l.changes[c] and l.changes[c].before < l.kept + i do
-    c = c + 1
-  end
-  return c
-end
-
--- unit_before returns a table with p and d of the holds that were opened before change c.
-local function unit_before(l, c)
-  return l.changes and l.changes[c] or l
-end
-
--- cross returns what is left of a debt after the change c, by which the state before it
--- is too high. d is the denominator after the change.
-local function cross(c, by, d)
-  local cut = min(c.cut, by)
-  c.cut = c.cut - cut
-  by = by - cut
-  local rest = 0
-  if less(c.least, c.rest, by, 0) then
-    by, rest = c.least, c.rest
-  end
-  subtract(c, by, rest, d)
-  return by, rest
-end
-
--- correct_debts corrects the least debts of all segments from that of hold first on. It
--- returns the debt by which the state is too high. See correct.
-local function correct_debts(l, first, refund)
-  local list, c, by, rest = l.list, change_after(l, first), 0, 0
-  local unit = unit_before(l, c)
-  for i = first, #list do
-    local hold, change = list[i], l.changes and l.changes[c]
-    local n = refund(hold)
-    if n > 0 then
-      local debt, fraction = times(unit, n)
-      by, rest = by + debt, rest + fraction
-      if rest >= unit.d then
-        by, rest = by + 1, rest - unit.d
-      end
-    end
-    if less(hold.least, hold.rest, by, rest) then
-      by, rest = hold.least, hold.rest
-    end
-    subtract(hold, by, rest, unit.d)
-    if change and change.before == l.kept + i then
-      c = c + 1
-      unit = unit_before(l, c)
-      by, rest = cross(change, by, unit.d)
-    end
-  end
-  return by, rest
-end
-
--- correct changes the state as if fewer units had been charged when each hold from first
--- on began: refund(hold) returns how many units fewer. See ledger.go.
-local function correct(l, t, first, refund)
-  local list, h = l.list, l.h
-  if l.d > 0 then
-    local by, rest = correct_debts(l, first, refund)
-    l.s = h.correct(l.w, l.s, t, 0, 0, by, rest)
-  else
-    for i = #list, first, -1 do
-      local n = refund(list[i])
-      if n > 0 then
-        l.s = h.correct(l.w, l.s, t, list[i].charged_at, n)
-      end
-    end
-  end
-  raise(l, t)
-end
-
--- remove_from_changes updates the changes after hold i was removed.
-local function remove_from_changes(l, i)
-  local first, changes = change_after(l, i), l.changes
-  for c = first, #changes do
-    changes[c].before = changes[c].before - 1
-  end
-  if changes[1].before == 0 then
-    table.remove(changes, 1)
-  else
-    merge_changes(l, first)
-  end
-  if #changes == 0 then
-    l.changes = nil
-  end
-end
-
--- remove removes hold i. Its segment becomes part of the segment before.
-local function remove(l, i)
-  local list = l.list
-  local hold, before = list[i], list[i - 1]
-  if hold.kind then
-    l.leased = l.leased - hold.units
-  end
-  if before and l.changes then
-    local change = l.changes[change_after(l, i - 1)]
-    before = change and change.before == l.kept + i - 1 and change or before
-  end
-  if before then
-    lower(before, hold.least, hold.rest)
-  end
-  for j = i, #list do
-    list[j] = list[j + 1]
-  end
-  if l.changes then
-    remove_from_changes(l, i)
-  end
-end
-
--- open adds a hold whose units were just charged at t, and returns it.
-function ledger.open(l, t, id, units, deadline)
-  local segment, least, rest = newest(l), nil, nil
-  if not segment then
-    l.p, l.d = l.h.unit(l.w)
-  end
-  if segment and units == 0 then
-    least, rest = segment.least, segment.rest -- the state may not have been converted
-  else
-    least, rest = debt_of(l, t)
-  end
-  local hold = {id = id, units = units, charged_at = l.h.charged_at(l.w, l.s), deadline = deadline, least = least, rest = rest}
-  l.list[#l.list + 1] = hold
-  return hold
-end
-
--- find returns the index of the hold with the id, or nil.
-function ledger.find(l, id)
-  local list = l.list
-  for i = 1, #list do
-    if list[i].id == id then
-      return i
-    end
-  end
-end
-
--- remove_where removes the holds for which ended returns true in one pass, as remove does.
--- It returns the earliest deadline of the others. No hold may be kept.
-local function remove_where(l, ended)
-  local list, changes, total, count, next, c = l.list, l.changes or {}, #l.list, 0, EXACT, 1
-  local segment
-  l.changes = nil
-  for i = 1, total do
-    local hold = list[i]
-    list[i] = nil
-    if not ended(hold) then
-      count, segment, next = count + 1, hold, min(next, hold.deadline)
-      list[count] = hold
-    elseif segment then
-      lower(segment, hold.least, hold.rest)
-    end
-    if changes[c] and changes[c].before == i then
-      append_change(l, count, changes[c])
-      segment = l.changes and l.changes[#l.changes] or segment
-      c = c + 1
-    end
-  end
-  return next
-end
-
 local leases_made
 local function make_leases()
--- Lua implementation of lease.go. ledger.lua is around this text.
+-- Lua implementation of lease.go. The text of ledger.lua is around this text.
 local leases = {}
 
 -- finish ends lease i at t, of which the given number of units was spent. In a log, all
@@ -3174,16 +3172,16 @@ local leases = {}
 function leases.finish(l, t, i, spent)
   prepare(l, t)
   local h, lease = l.h, l.list[i]
-  local rest, by, by_rest = lease.units - spent, 0, 0
+  local unspent, reduction, reduction_rest = lease.units - spent, 0, 0
   remove(l, i)
   if h.is_log then
     l.s = h.correct(l.w, l.s, t, lease.charged_at, lease.units)
     l.s = h.charge(l.w, l.s, t, spent)
-  elseif rest > 0 then
+  elseif unspent > 0 then
     if l.d > 0 then
-      by, by_rest = times(l, rest)
+      reduction, reduction_rest = times(l, unspent)
     end
-    l.s = h.correct(l.w, l.s, t, lease.charged_at, rest, by, by_rest)
+    l.s = h.correct(l.w, l.s, t, lease.charged_at, unspent, reduction, reduction_rest)
   end
   observe(l, t)
 end
@@ -3204,8 +3202,8 @@ local function expired_leases(l, t)
 end
 
 -- end_earliest ends the leases with the deadline of number first in the list expired, and
--- returns the number of the next lease. All units of these leases are spent. Their records
--- stay in the ledger, with no units.
+-- returns the number of the next lease. All units of these leases are spent. Their
+-- records stay in the ledger, with no units.
 local function end_earliest(l, expired, first)
   local h, deadline, units, i = l.h, expired[first].deadline, 0, first
   local windowed = l.d == 0 and not h.is_log -- the next window can begin at the deadline
@@ -3263,7 +3261,7 @@ function leases.apply(l, t, c)
     return 0, 0, carried
   end
   local room = min(c.max - l.leased, remaining(l, t)) - rest
-  if l.kept + #l.list >= c.max_open then
+  if l.encoded_count + #l.list >= c.max_open then
     room = 0
   end
   local units = rest + max(0, min(c.want, room))
@@ -3276,7 +3274,7 @@ function leases.apply(l, t, c)
   l.leased = l.leased + units
   local lease = ledger.open(l, t, c.id, units, deadline)
   lease.kind = carried and 2 or 1
-  l.oldest = min(l.oldest, lease.charged_at)
+  l.oldest_leased = min(l.oldest_leased, lease.charged_at)
   return units, deadline, carried
 end
 
@@ -3298,8 +3296,8 @@ end
 
 -- expire ends the records that have expired by t: first the leases, whose units stay
 -- spent, then the holds. If release is true, the holds are corrected as if they had
--- charged nothing. No hold may be kept. It returns whether a record has expired, and the
--- earliest deadline of the others.
+-- charged nothing. All holds must be decoded. It returns whether a record has expired,
+-- and the earliest deadline of the others.
 function ledger.expire(l, t, release)
   local list, before = l.list, #l.list
   if l.leased > 0 then
@@ -3311,11 +3309,11 @@ function ledger.expire(l, t, release)
       return hold.deadline <= t and hold.units or 0
     end)
   end
-  local next = remove_where(l, function(hold)
+  local next_deadline = remove_where(l, function(hold)
     return hold.deadline <= t
   end)
-  raise(l, t)
-  return #list < before, next
+  ensure_leased(l, t)
+  return #list < before, next_deadline
 end
 
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
@@ -3465,12 +3463,12 @@ function log_functions.correct(rule, log, at, charged_at, n)
   return log
 end
 
--- load_from decodes the holds after the first ones, whose number is the parameter kept.
--- The least debt of the last hold that was not decoded is in the ledger.
-local function load_from(e, kept)
-  local list, at = {}, e.at + kept * RECORD_BYTES
-  for i = 1, e.kept - kept do
-    local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.held, at)
+-- load_from decodes all holds but the first ones, whose number is the parameter count.
+-- The least debt of the last hold that is still encoded is in the ledger.
+local function load_from(e, count)
+  local list, at = {}, e.encoded_at + count * RECORD_BYTES
+  for i = 1, e.encoded_count - count do
+    local id, sum, units, deadline, m, rest, after = unpack_from(RECORD, e.encoded, at)
     list[i], at = {id = id, sum = sum, units = units, deadline = deadline, charged_at = m, least = m, rest = rest % KIND}, after
     if rest >= KIND then
       list[i].kind = floor(rest / KIND)
@@ -3481,9 +3479,9 @@ local function load_from(e, kept)
   for i = 1, #e.list do
     list[#list + 1] = e.list[i]
   end
-  e.list, e.kept = list, kept
-  if kept > 0 then
-    e.least, e.rest = unpack_from(SEGMENT, e.held, e.at + kept * RECORD_BYTES - SEGMENT_BYTES)
+  e.list, e.encoded_count = list, count
+  if count > 0 then
+    e.least, e.rest = unpack_from(SEGMENT, e.encoded, e.encoded_at + count * RECORD_BYTES - SEGMENT_BYTES)
     e.rest = e.rest % KIND
   end
 end
@@ -3491,7 +3489,7 @@ end
 -- read decodes the head of the holds in the value v, from the position at on.
 local function read(e, v, at)
   local changes
-  e.flags, e.next, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
+  e.flags, e.next_deadline, e.p, e.d, changes, at = unpack_from(HEAD, v, at)
   if e.flags >= LEASED then
     e.flags = e.flags - LEASED
     e.leased, at = unpack_from('<d', v, at)
@@ -3502,22 +3500,23 @@ local function read(e, v, at)
     c.before, c.p, c.d, c.cut, c.least, c.rest, at = unpack_from(CHANGE, v, at)
     e.changes[i] = c
   end
-  e.held, e.at, e.kept = v, at, (#v - at + 1) / RECORD_BYTES
+  e.encoded, e.encoded_at, e.encoded_count = v, at, (#v - at + 1) / RECORD_BYTES
   e.least, e.rest = unpack_from(SEGMENT, v, #v - SEGMENT_BYTES + 1)
   e.rest = e.rest % KIND
 end
 
 -- entry_of returns the ledger of key k. Most holds are decoded only when they are needed:
--- the holds that are not in the list are in the string held, from the position at on. The
--- constructor has all fields, because adding a field to a table is slow.
+-- the first encoded_count holds are in the string encoded, from the position encoded_at
+-- on, and the others in the list. The constructor has all fields, because adding a field
+-- to a table is slow.
 local function entry_of(k)
   local e = entries[k]
   if e then
     return e
   end
   e = {
-    s = false, h = false, w = false, list = {}, kept = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
-    held = '', at = 1, flags = 0, next = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0, oldest = 0,
+    s = false, h = false, w = false, list = {}, encoded_count = 0, p = 0, d = 0, changes = nil, least = 0, rest = 0,
+    encoded = '', encoded_at = 1, flags = 0, next_deadline = EXACT, last = last_opened[k] or 0, changed = false, write = false, leased = 0, oldest_leased = 0,
   }
   local v = opened[k] or held[k]
   if k > plain then
@@ -3549,15 +3548,15 @@ end
 local function begin(k, rule, s)
   local e = entry_of(k)
   use(e, rule, s)
-  if e.kept > 0 then
+  if e.encoded_count > 0 then
     local p, d = e.h.unit(e.w)
-    if e.next <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log or e.leased > 0 then
+    if e.next_deadline <= t or e.changes or p ~= e.p or d ~= e.d or e.h.slots or e.log or e.leased > 0 then
       load_from(e, 0)
     end
   end
-  if e.next <= t or e.leased > 0 then
+  if e.next_deadline <= t or e.leased > 0 then
     local expired
-    expired, e.next = ledger.expire(e, t, has(e.flags, RELEASE))
+    expired, e.next_deadline = ledger.expire(e, t, has(e.flags, RELEASE))
     e.changed = e.changed or expired
   end
   if base[k] == nil then
@@ -3568,11 +3567,11 @@ end
 
 -- position returns the number of the hold with the id if it is not in the list, or nil.
 local function position(e, id)
-  local at = e.at
-  while e.kept > 0 do
-    local found = e.held:find(id, at, true)
-    local i = found and (found - e.at) / RECORD_BYTES + 1
-    if not found or i > e.kept then
+  local at = e.encoded_at
+  while e.encoded_count > 0 do
+    local found = e.encoded:find(id, at, true)
+    local i = found and (found - e.encoded_at) / RECORD_BYTES + 1
+    if not found or i > e.encoded_count then
       return
     elseif i % 1 == 0 then
       return i
@@ -3589,8 +3588,8 @@ local function find(e, id)
     load_from(e, max(0, before - 2))
   end
   local i = ledger.find(e, id)
-  if i == 1 and e.kept > 0 then
-    load_from(e, e.kept - 1)
+  if i == 1 and e.encoded_count > 0 then
+    load_from(e, e.encoded_count - 1)
     i = 2
   end
   return i
@@ -3632,7 +3631,7 @@ local function check_open(e, id, sum, max_open, record)
   end
   if deadline then
     return same and REPLAYED or CONFLICT, deadline
-  elseif e.kept + #e.list >= max_open then
+  elseif e.encoded_count + #e.list >= max_open then
     return TOO_MANY
   end
 end
@@ -3641,7 +3640,7 @@ end
 local function add_hold(e, id, sum, n, ttl, flags)
   local deadline = t + ttl
   ledger.open(e, t, id, n, deadline).sum = sum
-  e.flags, e.next, e.last, e.changed = flags, min(e.next, deadline), max(e.last, deadline), true
+  e.flags, e.next_deadline, e.last, e.changed = flags, min(e.next_deadline, deadline), max(e.last, deadline), true
   return deadline
 end
 
@@ -3692,7 +3691,7 @@ local function run_extend(e, pos)
   local i, deadline = find(e, id), t + ttl
   if i then
     e.list[i].deadline = deadline
-    e.next, e.last, e.changed = min(e.next, deadline), max(e.last, deadline), true
+    e.next_deadline, e.last, e.changed = min(e.next_deadline, deadline), max(e.last, deadline), true
   end
   reply_with(e, i and OK or UNKNOWN, i and deadline or 0, 0)
   return after
@@ -3726,7 +3725,7 @@ local function run_lease(e, n, pos)
   end
   if units > 0 then
     newest.sum = newest.sum or NO_SUM
-    e.next, e.last = min(e.next, deadline), max(e.last, deadline)
+    e.next_deadline, e.last = min(e.next_deadline, deadline), max(e.last, deadline)
   end
   local s = e.s
   if e.log then
@@ -3742,10 +3741,10 @@ end
 local function run_lowering(e, rule, verb, n)
   if verb == REFUND then
     log_store.refund(e.log, rule, n)
-    ledger.raise(e, t)
+    ledger.ensure_leased(e, t)
   else
     if e.leased == 0 then -- no hold needs to be decoded
-      e.list, e.kept = {}, 0
+      e.list, e.encoded_count = {}, 0
     end
     ledger.reset(e, t)
     e.changed = true
@@ -3912,7 +3911,7 @@ end
 local function encode_holds(e)
   local list, changes = e.list, e.changes
   local flags = e.flags + (e.leased > 0 and LEASED or 0)
-  local parts = {pack(HEAD, flags, e.next, e.p, e.d, changes and #changes or 0)}
+  local parts = {pack(HEAD, flags, e.next_deadline, e.p, e.d, changes and #changes or 0)}
   if e.leased > 0 then
     parts[2] = pack('<d', e.leased)
   end
@@ -3920,8 +3919,8 @@ local function encode_holds(e)
     local c = changes[i]
     parts[#parts + 1] = pack(CHANGE, c.before, c.p, c.d, c.cut, c.least, c.rest)
   end
-  if e.kept > 0 then
-    parts[#parts + 1] = e.held:sub(e.at, e.at + e.kept * RECORD_BYTES - SEGMENT_BYTES - 1)
+  if e.encoded_count > 0 then
+    parts[#parts + 1] = e.encoded:sub(e.encoded_at, e.encoded_at + e.encoded_count * RECORD_BYTES - SEGMENT_BYTES - 1)
     parts[#parts + 1] = pack(SEGMENT, e.least, e.rest)
   end
   for i = 1, #list do
@@ -3936,7 +3935,7 @@ local function encode_holds(e)
 end
 
 local function last_deadline(e)
-  if e.kept > 0 then
+  if e.encoded_count > 0 then
     load_from(e, 0)
   end
   local last = 0
@@ -4074,7 +4073,7 @@ function holds.save(k, rule, s)
   if e then
     if not e.write then
       return true
-    elseif e.kept + #e.list == 0 then
+    elseif e.encoded_count + #e.list == 0 then
       if held[k] ~= '' then
         expires_at[k] = nil -- it is that of a value with holds
       end

@@ -1,4 +1,5 @@
--- Lua implementation of madeup.go. In the state, a is the end of the window and b the count in it.
+-- Lua implementation of madeup.go. In the state, a is the end of the window, and b is the
+-- count in it.
 
 local counter = {}
 
