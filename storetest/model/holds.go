@@ -51,11 +51,8 @@ func NewHolds(algorithm headgate.Algorithm) *Holds {
 // their deadlines, and returns the ids of the holds.
 func (h *Holds) Begin(l headgate.Limit, t int64) (ended []string) {
 	h.forget()
-	for lease := h.nextLease(); lease != nil && lease.expires <= t; lease = h.nextLease() {
-		if _, isLog := h.Key.state.(*slidingLog); !isLog && !h.refills() {
-			h.keep(l, lease.expires-1) // in the window that ends then
-		}
-		h.endLease(l, lease.expires, lease, lease.units)
+	for first := h.nextLease(); first != nil && first.expires <= t; first = h.nextLease() {
+		h.expireLeases(l, first.expires)
 	}
 	for first := h.earliest(); first != nil && first.deadline <= t; first = h.earliest() {
 		if h.Release {

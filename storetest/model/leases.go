@@ -71,6 +71,38 @@ func (h *Holds) Lease(l headgate.Limit, t int64, c LeaseCall) LeaseReply {
 	return reply
 }
 
+// expireLeases ends the leases with a deadline together. All their units were spent.
+func (h *Holds) expireLeases(l headgate.Limit, deadline int64) {
+	if _, isLog := h.Key.state.(*slidingLog); isLog {
+		h.moveInLog(l, deadline)
+		return
+	}
+	if !h.refills() {
+		h.keep(l, deadline-1) // in the window that ends then
+	}
+	for first := h.nextLease(); first != nil && first.expires == deadline; first = h.nextLease() {
+		h.endLease(l, deadline, first, first.units)
+	}
+}
+
+// moveInLog ends the leases with a deadline, and moves their units to it.
+func (h *Holds) moveInLog(l headgate.Limit, deadline int64) {
+	h.keep(l, deadline)
+	log, units := h.Key.state.(*slidingLog), int64(0)
+	h.leases = slices.DeleteFunc(h.leases, func(open *lease) bool {
+		if open.expires != deadline {
+			return false
+		}
+		if deadline-open.mark < log.period { // otherwise the units have aged out
+			log.correct(open.mark, open.units)
+		}
+		units += open.units
+		return true
+	})
+	h.Key.force(l, deadline, units)
+	h.keep(l, deadline)
+}
+
 // endLease ends a lease of which n units were spent.
 func (h *Holds) endLease(l headgate.Limit, t int64, ended *lease, n int64) {
 	h.keep(l, t)
