@@ -49,6 +49,7 @@ func TestJSONLine(t *testing.T) {
 		{name: "key a number", line: `{"ts_us":1,"key":1}`, reason: badKey},
 		{name: "cost null", line: `{"ts_us":1,"key":"a","cost":null}`, reason: badCost},
 		{name: "cost a fraction", line: `{"ts_us":1,"key":"a","cost":1.5}`, reason: badCost},
+		{name: "refund above 2^53-1", line: `{"ts_us":1,"key":"a","op":"refund","cost":9007199254740992}`, reason: "cost is above 9007199254740991"},
 		{name: "cost negative", line: `{"ts_us":1,"key":"a","cost":-1}`, reason: badNegative},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

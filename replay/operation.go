@@ -64,7 +64,7 @@ func parseOperation(fields map[string]json.RawMessage, cost int64) (op *operatio
 	if op.Verb == "commit" && (!wholeNumber(fields["actual"], &op.Actual) || op.Actual < 0 || op.Actual > headgate.MaxWindowUnits) {
 		return nil, "actual is not a whole number from 0 to 9007199254740991"
 	}
-	if op.Verb != "refund" && op.Cost > headgate.MaxWindowUnits {
+	if op.Cost > headgate.MaxWindowUnits {
 		return nil, "cost is above 9007199254740991"
 	}
 	return op, ""
@@ -95,9 +95,6 @@ type outcome struct {
 	replayed  bool
 	errorCode string // value of the field error; empty if there was no error
 }
-
-// holdName identifies a hold of a replay.
-type holdName struct{ key, id string }
 
 // operate executes the operation of a request. An error of a hold, such as an unknown
 // id, is part of the outcome; any other error ends the replay.
@@ -140,10 +137,9 @@ func (l *policyReplay) operateHold(ctx context.Context, now time.Time, q *reques
 	if q.op.Verb == "hold" {
 		return l.openHold(ctx, now, q, ttl)
 	}
-	known, _ := l.holds.Load(holdName{q.key, q.op.ID})
-	h, ok := known.(*headgate.Hold)
-	if !ok {
-		return d, false, headgate.ErrUnknownHold
+	h, err := l.findHold(now, q)
+	if err != nil {
+		return d, false, err
 	}
 	var r headgate.HoldResult
 	switch q.op.Verb {
@@ -155,17 +151,6 @@ func (l *policyReplay) operateHold(ctx context.Context, now time.Time, q *reques
 		r, err = h.CommitAt(ctx, now, q.op.Actual)
 	}
 	return r.Decision, r.Replayed, err
-}
-
-func (l *policyReplay) openHold(ctx context.Context, now time.Time, q *request, ttl time.Duration) (headgate.Decision, bool, error) {
-	h, err := headgate.HoldAllAt(ctx, now, &headgate.HoldOptions{ID: q.op.ID, TTL: ttl}, headgate.Check{Limiter: l.limiter, Key: q.key, Cost: q.op.Cost})
-	if err != nil {
-		return headgate.Decision{}, false, err
-	}
-	if h.OK() && !h.Replayed() {
-		l.holds.Store(holdName{q.key, q.op.ID}, h)
-	}
-	return h.Decision(), h.Replayed(), nil
 }
 
 // decideOperation executes the operation of request i of the batch.

@@ -19,8 +19,8 @@ type policyReplay struct {
 	meters    []*meter            // one for each limit; none if nothing is measured
 	decisions []headgate.Decision // the decision on each request of the current batch
 	turns     [][]int32           // batch indexes in lists, one key's all in one list; nil if InFlight is 1
-	holds     sync.Map            // the holds of the log, by holdName
-	outcomes  sync.Map            // the outcome of each operation of the current batch, by its index
+	holds     *logHolds
+	outcomes  sync.Map // the outcome of each operation of the current batch, by its index
 	err       error
 
 	admitted, denied, never int64
@@ -35,6 +35,7 @@ func newPolicyReplay(policy headgate.Policy, open func() (headgate.Store, error)
 		return nil, err
 	}
 	l := &policyReplay{policy: policy, algorithm: algorithmOf(&policy), store: store, decisions: make([]headgate.Decision, o.batch())}
+	l.holds = newLogHolds(o.Memory / expiredHoldsShare)
 	if o.InFlight > 1 {
 		l.turns = make([][]int32, o.InFlight)
 	}

@@ -34,7 +34,11 @@ type Options struct {
 	// Memory is the maximum memory for sorting requests and for statistics of keys, in
 	// bytes: at least [MinMemory]; 0 means [DefaultMemory]. Requests that do not fit
 	// are written to a temporary file. Read buffers (about 4 MiB for each processor, at
-	// most 10 MiB) and the stores need additional memory.
+	// most 10 MiB) and the stores need additional memory. So do the holds of the log:
+	// about 1 KB for each hold before its deadline, also if it has ended, and at most a
+	// sixteenth of Memory for each policy, for the ids of at least the last Memory/1024
+	// holds that have expired. An operation on an earlier hold has the error
+	// unknown_hold, not expired_hold.
 	Memory int64
 	// TempDir is the directory for the temporary file. Empty means [os.TempDir].
 	TempDir string

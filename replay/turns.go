@@ -12,6 +12,7 @@ import (
 // and sets l.err on an error. Requests of one key are decided in order. If
 // [Options].InFlight is above 1, requests of different keys are decided concurrently.
 func (l *policyReplay) decide(ctx context.Context, batch []request) {
+	defer func() { l.holds.sweep(headgate.Instant(batch[len(batch)-1].at).Time()) }()
 	if l.turns == nil {
 		for i := range batch {
 			if l.err = l.decideOne(ctx, batch, i); l.err != nil {

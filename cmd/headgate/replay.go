@@ -49,8 +49,12 @@ The curve decides all requests again, under twelve limits.
 
 --memory limits the use of memory. Requests that do not fit are written to a
 temporary file in TMPDIR. Each store in memory may use as much again, and each
-store for the recommendation and the curve a quarter of it. A gzipped log is
-decompressed on a single core, so a plain log is read much faster.
+store for the recommendation and the curve a quarter of it. The holds of a log
+need additional memory, about 1 KB for each hold that has not reached its
+deadline, and 1/16 of --memory for each policy. In it, the replay remembers at
+least the last 1 million holds that have expired, per 1 GiB of --memory. An
+operation on an earlier one has the error unknown_hold, not expired_hold. A
+gzipped log is decompressed on a single core, so a plain log is read much faster.
 
 With --store redis://… or memcached://…, the store makes the decisions. It too
 uses the times in the log, so the results are the same. The keys are stored in

@@ -157,8 +157,8 @@ var libraryRules = map[string]packageRule{
 		tests: []string{".", "internal/testserver", "storetest"},
 	},
 	"replay": {
-		why:   "it replays logs against stores that it is given, under the keys of the service",
-		code:  []string{".", "internal/key", "internal/theme"},
+		why:   "it replays logs against stores that it is given, under the keys and hold ids of the service",
+		code:  []string{".", "internal/key", "internal/root", "internal/theme"},
 		tests: []string{"algo", "internal/leaktest", "memstore", "storetest/model"},
 	},
 	"storetest": {
