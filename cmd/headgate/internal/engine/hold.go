@@ -188,21 +188,17 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 		if r.onlyHolds && verb > headgate.ExtendHold {
 			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
 		}
-		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || r.queues {
-			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: errNoHolds(r.Algorithm, verb)}
+		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || verb <= headgate.ExtendHold && r.queues {
+			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: errNoHolds(r.Algorithm)}
 		}
 	}
 	return nil
 }
 
-// errNoHolds returns the error for a verb that an algorithm does not support. It matches
+// errNoHolds returns the error for an algorithm without holds. It matches
 // [headgate.ErrUnsupported].
-func errNoHolds(a headgate.Algorithm, verb headgate.HoldVerb) error {
-	what, instead := "has no holds", "must be"
-	if verb == headgate.Debit || verb == headgate.TakeUpTo {
-		what, instead = "does not support "+verb.String(), "use a check, or one of"
-	}
-	return fmt.Errorf("%w: %s %s; %s %s", headgate.ErrUnsupported, a, what, instead, algo.NamesWhere(headgate.Algorithm.CanHold))
+func errNoHolds(a headgate.Algorithm) error {
+	return fmt.Errorf("%w: %s has no holds; must be %s", headgate.ErrUnsupported, a, algo.NamesWhere(headgate.Algorithm.CanHold))
 }
 
 // fieldOf returns the name of the field of a check that selects the algorithm of a rule.

@@ -214,6 +214,19 @@ func TestCancelDebitTakeUpTo(t *testing.T) {
 	}
 }
 
+// A leaky bucket has no holds, but every interface debits its units.
+func TestDebitOfLeakyBucket(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, nil)
+	const check = `{"limit":"10/365d queue 5","algorithm":"leaky_bucket","key":"k","cost":`
+	if status, h := s.hold("/v1/debit", check+`2}`); status != 200 || h.Remaining != 4 || !h.Allowed {
+		t.Errorf("debit: got %d %+v want 4 remaining", status, h)
+	}
+	if status, h := s.hold("/v1/take-up-to", check+`9}`); status != 200 || h.Granted != 4 || h.Remaining != 0 {
+		t.Errorf("take-up-to: got %d %+v want 4 granted", status, h)
+	}
+}
+
 // Invalid requests get a problem, and spend nothing.
 func TestHoldProblems(t *testing.T) {
 	t.Parallel()
@@ -266,8 +279,6 @@ func TestHoldProblems(t *testing.T) {
 		{"a field of a check", "/v1/cancel", `{"hold":"` + open + `","key":"k"}`, 400, "key", "", `unknown field "key"; must be hold`},
 		{"a debit of a negative cost", "/v1/debit", `{` + check + `,"cost":-1}`, 400, "cost", "", "must be 0 or more"},
 		{"a debit above 2^53 - 1", "/v1/debit", `{` + check + `,"cost":9007199254740992}`, 400, "cost", "", "must be 0 to 9007199254740991"},
-		{"a debit of a leaky bucket", "/v1/debit", `{"limit":"1/s queue 2","algorithm":"leaky_bucket","key":"k"}`, 400, "algorithm", "", "leaky_bucket does not support debit; use a check, or one of token_bucket, "},
-		{"a leaky bucket up to a cost", "/v1/take-up-to", `{"limit":"1/s queue 2","algorithm":"leaky_bucket","key":"k"}`, 400, "algorithm", "", "leaky_bucket does not support take_up_to; use a check, or one of token_bucket, "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, h := s.hold(tt.path, tt.body)

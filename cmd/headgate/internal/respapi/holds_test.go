@@ -113,6 +113,17 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// A leaky bucket has no holds, but every interface debits its units.
+func TestDebitOfLeakyBucket(t *testing.T) {
+	c, _ := newHoldClient(t, false)
+	if got := c.do("HG.DEBIT", "queue", "k", "2"); field(got, "remaining") != ":4" {
+		t.Errorf("debit: got %q want 4 remaining", got)
+	}
+	if got := c.do("HG.UPTO", "queue", "k", "9"); field(got, "granted") != ":4" || field(got, "remaining") != ":0" {
+		t.Errorf("take-up-to: got %q want 4 granted", got)
+	}
+}
+
 // A limit that does not know the hold has not counted the cost above the amount.
 func TestCommitUncounted(t *testing.T) {
 	c, _ := newHoldClient(t, false)
@@ -160,8 +171,6 @@ func TestHoldErrors(t *testing.T) {
 		{"HG.HOLD a 30s login k 1", "CONFLICT hold conflicts with a hold of the same id"},
 		{"HG.HOLD b 30s logn k 1", `NOPOLICY unknown policy "logn"; did you mean "login"?`},
 		{"HG.HOLD b 30s queue k 1", "ERR unsupported: leaky_bucket has no holds; must be"},
-		{"HG.DEBIT queue k 1", "ERR unsupported: leaky_bucket does not support debit; use a check, or one of token_bucket, "},
-		{"HG.UPTO queue k 1", "ERR unsupported: leaky_bucket does not support take_up_to; use a check, or one of token_bucket, "},
 		{"HG.HOLD b 30s api k 9007199254740992", "ERR invalid cost: cost is 9007199254740992; must be 0 to 9007199254740991"},
 		{"HG.DEBIT login k -1", "ERR invalid cost: cost is -1"},
 		{"HG.COMMIT " + open, "ERR wrong number of arguments for 'hg.commit' command"},
