@@ -175,6 +175,11 @@ func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb he
 	if err := a.checkHoldRequired(verb); err != nil {
 		return err
 	}
+	if verb == headgate.Refund && !checks[0].Composed {
+		if err := a.checkExactCosts(); err != nil {
+			return err
+		}
+	}
 	return s.decideResolved(ctx, now, verb, a)
 }
 

@@ -463,11 +463,32 @@ func TestLargeCostsAndUnusualKeys(t *testing.T) {
 			if a := decide(t, e, headgate.Take, c); !a.Allowed || a.Remaining != 0 {
 				t.Errorf("%s, key %q: a cost of all gave %+v, want it allowed", algorithm, key, a.Decision)
 			}
-			c.Cost = math.MaxInt64
+			c.Cost = headgate.MaxWindowUnits
 			if a := decide(t, e, headgate.Refund, c); a.Remaining != 1_000_000_000 {
-				t.Errorf("%s, key %q: a refund of 2^63-1 left %d, want all", algorithm, key, a.Remaining)
+				t.Errorf("%s, key %q: a refund of 2^53-1 left %d, want all", algorithm, key, a.Remaining)
 			}
 		}
+	}
+}
+
+// A refund above 2^53-1 is the same error as a debit of so much, and changes nothing.
+func TestRefundAboveExactUnits(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, twoPolicies)
+	checks := []engine.Check{{Policy: "api", Key: "k", Cost: 3}, inline("k", "5/1m")}
+	decide(t, e, headgate.Take, checks...)
+	for _, n := range []int64{headgate.MaxWindowUnits + 1, math.MaxInt64} {
+		checks[1].Cost = n
+		var refunded, debited engine.Answer
+		err, want := e.Decide(t.Context(), headgate.Refund, checks, &refunded), e.ActiveConfig().Debit(t.Context(), start, checks, &debited)
+		var field *engine.CheckError
+		if !errors.As(err, &field) || field.Index != 1 || field.Field != "cost" || want == nil || err.Error() != want.Error() {
+			t.Errorf("refund of %d: got %v want %v", n, err, want)
+		}
+	}
+	checks[1].Cost = 0
+	if a := decide(t, e, headgate.Peek, checks[0]); a.Remaining != a.Limit-3 {
+		t.Errorf("got %d of %d remaining want 3 fewer", a.Remaining, a.Limit)
 	}
 }
 

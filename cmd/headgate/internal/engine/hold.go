@@ -181,15 +181,37 @@ func (c *charges) assignHold(h int) {
 // an algorithm without holds.
 func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 	for i, r := range c.rules {
-		if n := c.Ops[i].Cost; n > headgate.MaxWindowUnits {
-			return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d",
-				headgate.ErrInvalidCost, n, int64(headgate.MaxWindowUnits))}
+		if err := c.checkExactCost(i); err != nil {
+			return err
 		}
 		if r.onlyHolds && verb > headgate.ExtendHold {
 			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
 		}
 		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || verb <= headgate.ExtendHold && r.queues {
 			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: errNoHolds(r.Algorithm)}
+		}
+	}
+	return nil
+}
+
+// checkExactCost returns a [*CheckError] if the cost of charge i is above
+// [headgate.MaxWindowUnits]: a store cannot add it up exactly.
+func (c *charges) checkExactCost(i int) error {
+	if n := c.Ops[i].Cost; n > headgate.MaxWindowUnits {
+		return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d",
+			headgate.ErrInvalidCost, n, int64(headgate.MaxWindowUnits))}
+	}
+	return nil
+}
+
+// checkExactCosts returns the error of checkExactCost for the first such cost. A check or
+// peek with such a cost has a decision: it is denied, and Never is set.
+func (a *Answer) checkExactCosts() error {
+	for _, c := range [...]*charges{&a.enforced, &a.shadowed} {
+		for i := range c.rules {
+			if err := c.checkExactCost(i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

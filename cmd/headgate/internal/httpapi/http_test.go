@@ -266,6 +266,7 @@ func TestProblems(t *testing.T) {
 		{"unknown policy", "POST", "/v1/check", `{"policy":"logn",` + key + `}`, 404, "policy", `unknown policy "logn"; did you mean "login"?`},
 		{"unknown policy in a check", "POST", "/v1/peek", `{"checks":[{"policy":"logn",` + key + `}]}`, 404, "checks[0].policy", `unknown policy`},
 		{"a long key", "POST", "/v1/check", `{"policy":"login","key":"` + strings.Repeat(secret, 60) + `"}`, 400, "key", "1080 bytes; must be at most 1024"},
+		{"a refund above 2^53-1", "POST", "/v1/refund", `{"checks":[{"policy":"login",` + key + `},{"policy":"login",` + key + `,"cost":9007199254740992}]}`, 400, "checks[1].cost", "must be 0 to 9007199254740991"},
 		{"many checks", "POST", "/v1/refund", `{"checks":[` + strings.Repeat(`{"policy":"login",`+key+`},`, 32) + `{}]}`, 400, "checks", "at most 32 checks"},
 		{"a long body", "POST", "/v1/check", `{"policy":"login",` + key + strings.Repeat(" ", 64<<10) + `}`, 413, "", "at most 65536 bytes"},
 		{"depth", "POST", "/v1/reset", `{"checks":` + strings.Repeat(`[`, 50<<10), 400, "checks[0]", `field "checks[0]" must be an object, not an array`},

@@ -79,6 +79,7 @@ func TestPolicyErrors(t *testing.T) {
 		{"HG.RESET login k 1 1", "ERR wrong number of arguments for 'hg.reset' command"},
 		{"HG.CHECK login k x", "ERR value is not an integer or out of range"},
 		{"HG.CHECK login k -1", "ERR invalid cost: cost is -1; must be 0 or more (0 peeks)"},
+		{"HG.REFUND login k 9007199254740992", "ERR invalid cost: cost is 9007199254740992; must be 0 to 9007199254740991"},
 		{"HG.CHECK logon k", `NOPOLICY unknown policy "logon"; did you mean "login"?`},
 		{"HG.CHECK " + strings.Repeat("p", 100) + " k", `NOPOLICY unknown policy "` + strings.Repeat("p", 64) + `…"`},
 		{"HG.CHECK login " + strings.Repeat("k", 1025), "ERR invalid request: the key has 1025 bytes; must be at most 1024"},

@@ -136,7 +136,7 @@ func (w *worker) throttle(n throttleArgs, capacity int64, burst string, mostBurs
 	case quantity == 0:
 		j.verb = headgate.Peek
 	case quantity < 0:
-		j.verb, j.cost = headgate.Refund, -max(quantity, -1<<63+1)
+		j.verb, j.cost = headgate.Refund, -max(quantity, -headgate.MaxWindowUnits)
 	}
 	w.submit(j)
 }
