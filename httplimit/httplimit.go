@@ -163,6 +163,7 @@ type Denial struct {
 	// Policies has the names of the limits that denied, without duplicates. In header
 	// fields, non-ASCII characters in these names are replaced.
 	Policies []string
+	slots    bool // true if only limits of concurrent work denied
 }
 
 // New returns middleware that allows a request if every charge that applies allows it.

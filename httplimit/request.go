@@ -151,11 +151,14 @@ func (s *requestState) writeFields(h http.Header, now time.Time) {
 // denial returns the combined decision of the denied request and the names of the
 // limits that denied.
 func (s *requestState) denial() *Denial {
-	d, i := &Denial{Decision: s.combined}, 0
+	d, i := &Denial{Decision: s.combined, slots: true}, 0
 	for _, p := range s.Parts() {
 		for _, l := range p.Charge.Limits {
-			if !s.Decisions[i].Allowed && !slices.Contains(d.Policies, l.Name) {
-				d.Policies = append(d.Policies, l.Name)
+			if !s.Decisions[i].Allowed {
+				d.slots = d.slots && l.Rule.Algorithm.OnlyHolds()
+				if !slices.Contains(d.Policies, l.Name) {
+					d.Policies = append(d.Policies, l.Name)
+				}
 			}
 			i++
 		}

@@ -15,8 +15,9 @@ const statusClientClosedRequest = 499 // status with which nginx logs such reque
 
 // Problem writes a 429 response with an application/problem+json body: type
 // quota-exceeded and the violated policies. It sets the header field RateLimit-Reason to
-// “rate”, to “cost” if the cost is above the limit, or to “blocked” for a blocked key.
-// The header fields of the decision, including Retry-After, are already set.
+// “rate”, to “concurrency” if only limits such as “16 concurrent” denied, to “cost” if
+// the cost is above the limit, or to “blocked” for a blocked key. The header fields of
+// the decision, including Retry-After, are already set.
 func Problem(w http.ResponseWriter, _ *http.Request, d *Denial) {
 	w.Header().Set(reasonField, d.reason())
 	writeJSON(w, http.StatusTooManyRequests, problem.ContentType, problem.Problem{
@@ -89,6 +90,8 @@ func (d *Denial) reason() string {
 		return "blocked"
 	case d.Never:
 		return "cost"
+	case d.slots:
+		return "concurrency"
 	}
 	return "rate"
 }
@@ -102,6 +105,9 @@ func (d *Denial) detail() string {
 	}
 	if d.Never {
 		return "The cost of this request exceeds the limit. Retrying does not help."
+	}
+	if d.slots {
+		return fmt.Sprintf("Too many requests are in progress. Try again in %d s.", d.seconds())
 	}
 	return fmt.Sprintf("The rate limit was exceeded. Try again in %d s.", d.seconds())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,10 +56,16 @@ func TestSlotIsHeldWhileHandlerRuns(t *testing.T) {
 	if denied.status != http.StatusTooManyRequests || denied.header.Get("Retry-After") != "30" {
 		t.Errorf("a third request: got %d, Retry-After %q want 429 and 30", denied.status, denied.header.Get("Retry-After"))
 	}
+	if got := denied.header.Get("RateLimit-Reason"); got != "concurrency" || !strings.Contains(denied.body, "requests are in progress") {
+		t.Errorf("a third request: got reason %q, %s want concurrency", got, denied.body)
+	}
 	close(done)
 	s.Close()
 	s = listen(t, limit(ok))
 	s.must(200, 200, 429) // the rate: two long requests and these two
+	if got := s.get("/").header.Get("RateLimit-Reason"); got != "rate" {
+		t.Errorf("denied by the rate: got reason %q want rate", got)
+	}
 	if got := free(t, store, "2 concurrent"); got != 2 {
 		t.Errorf("all requests have ended: got %d slots want 2", got)
 	}
