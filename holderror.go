@@ -114,7 +114,8 @@ func limitError(err error, r Rule, at, expires Instant, degraded StoreErrorReaso
 		return fmt.Errorf("%w: it was opened while the store was unavailable, and is not in the local store of this process;"+
 			" use the process that opened it, or charge the actual cost with a debit", ErrUnknownHold)
 	}
-	return fmt.Errorf("%w: it was never opened, it has ended, its key was reset, or the limits of its policy have changed", ErrUnknownHold)
+	return fmt.Errorf("%w: it was never opened, it has ended, its key was reset, or the limits of its policy have changed;"+
+		" open a new hold, or charge the cost with a debit", ErrUnknownHold)
 }
 
 // outcome returns the result and the error of an operation on h at an instant. results

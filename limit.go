@@ -116,10 +116,13 @@ func (l Limit) validateConcurrent() error {
 // validateRate accepts a rate above MaxUnits only without a burst or a queue, because all
 // algorithms that accept such a rate count in windows.
 func (l Limit) validateRate() error {
-	if l.Burst != 0 || l.Queue != 0 || l.Rate <= MaxUnits {
+	onlyCalendar := l.Calendar != (Calendar{}) && l.Period == 0 // no other algorithm accepts it
+	switch {
+	case l.Burst != 0 || l.Queue != 0 || l.Rate <= MaxUnits && !onlyCalendar:
 		return inRange("rate", l.Rate, 1)
-	}
-	if l.Rate > MaxWindowUnits {
+	case onlyCalendar && (l.Rate < 1 || l.Rate > MaxWindowUnits):
+		return &LimitError{"rate", strconv.FormatInt(l.Rate, 10), fmt.Sprintf("must be 1 to %d", int64(MaxWindowUnits))}
+	case l.Rate > MaxWindowUnits:
 		return &LimitError{"rate", strconv.FormatInt(l.Rate, 10), largeRateBound}
 	}
 	return nil

@@ -140,6 +140,7 @@ func TestParseLimitErrorPosition(t *testing.T) {
 		{"5/|months", "months", "write month without a number"},
 		{"5/1|y", "y", "write year without a number"},
 		{"5/day in |Mars/Base", "Mars/Base", "the time zone is unknown"},
+		{"5/day in |utc", "utc", "write UTC"},
 		{"5/day in |Local", "Local", "is not a name of the zone database"},
 		{"5/day in|", "", "expected a time zone"},
 		{"5/day from |6am", "6am", "as in from 06:00"},
@@ -198,6 +199,7 @@ func TestParseLimitOutOfRange(t *testing.T) {
 	for _, c := range []struct{ text, field, value, bound string }{
 		{"0/s", "rate", "0", "1 to 1000000000"},
 		{"-1/s", "rate", "-1", "1 to 1000000000"},
+		{"0/month", "rate", "0", "must be 1 to 9007199254740991"},
 		{"1000000001/s burst 1", "rate", "1000000001", "1 to 1000000000"},
 		{"2147483648/s queue 1", "rate", "2147483648", "1 to 1000000000"},
 		{"9007199254740992/s", "rate", "9007199254740992", "1 to 1000000000"},

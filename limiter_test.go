@@ -405,9 +405,10 @@ func TestInstantOf(t *testing.T) {
 		want headgate.Instant
 	}{
 		{time.Unix(0, 0), 0},
+		{time.UnixMicro(int64(headgate.MaxInstant) + 5), headgate.MaxInstant + 5}, // an error reports it
 		{time.Unix(1, 999), 1_000_000},
 		{time.Unix(1, 1999), 1_000_001},
-		{time.Unix(-1, 0), -1},
+		{time.Unix(-1, 0), -1_000_000},
 	} {
 		if got := headgate.InstantOf(c.time); got != c.want {
 			t.Errorf("InstantOf(%v): got %d want %d", c.time, got, c.want)

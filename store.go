@@ -19,10 +19,10 @@ const StoreClock Instant = math.MinInt64
 // accepted range, it returns an instant that is not valid.
 func InstantOf(t time.Time) Instant {
 	switch s := t.Unix(); { // UnixMicro overflows for distant times
-	case s < 0:
-		return -1
-	case s > int64(MaxInstant)/1e6:
-		return MaxInstant + 1
+	case s < -1<<43:
+		return StoreClock + 1
+	case s > 1<<43:
+		return math.MaxInt64
 	}
 	return Instant(t.UnixMicro())
 }

@@ -210,7 +210,7 @@ func (x *holdChange) open() {
 	}
 	switch {
 	case conflict:
-		x.err = fmt.Errorf("memcachedstore: %w: it was opened with other keys or costs", headgate.ErrHoldConflict)
+		x.err = fmt.Errorf("memcachedstore: %w: it was opened with other keys or costs; use another id, or repeat the first request", headgate.ErrHoldConflict)
 	case replayed:
 		x.answer(headgate.HoldResult{Replayed: true})
 		x.setDeadlines()

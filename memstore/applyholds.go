@@ -239,7 +239,8 @@ func (x *holdTransaction) replayed(sums algo.RequestChecksums, deadlines []int64
 	})
 	switch {
 	case conflict:
-		err = fmt.Errorf("memstore: %w: it was opened with other keys or costs", headgate.ErrHoldConflict)
+		err = fmt.Errorf("memstore: %w: it was opened with other keys or costs;"+
+			" use another id, or repeat the first request", headgate.ErrHoldConflict)
 	case !found && full >= 0:
 		err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, full)
 	}

@@ -157,7 +157,8 @@ func (h *holdOp) err() error {
 	case holdUnknown:
 		return headgate.ErrUnknownHold
 	case holdConflict:
-		return fmt.Errorf("redisstore: %w: it was opened with other keys or costs", headgate.ErrHoldConflict)
+		return fmt.Errorf("redisstore: %w: it was opened with other keys or costs;"+
+			" use another id, or repeat the first request", headgate.ErrHoldConflict)
 	case holdTooMany:
 		return fmt.Errorf("redisstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, h.settings.MaxOpenOrDefault())
 	}

@@ -94,6 +94,9 @@ func Zone(name string) (*time.Location, error) {
 	if location, ok := zones.Load(name); ok {
 		return location.(*time.Location), nil
 	}
+	if strings.EqualFold(name, "UTC") {
+		return nil, errors.New("is in capital letters; write UTC")
+	}
 	if !isName(name) {
 		return nil, errors.New("is not a name of the zone database; write a name such as Europe/Berlin")
 	}
