@@ -52,7 +52,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("engine"): {
 		why:   "it decides for every interface over the store that it is given",
-		code:  []string{".", "algo", "internal/admission", "internal/root", "internal/turn", "internal/memo", service("routing"), service("suggest")},
+		code:  []string{".", "algo", "internal/admission", "internal/calendar", "internal/root", "internal/turn", "internal/memo", service("routing"), service("suggest")},
 		tests: []string{"memstore"},
 	},
 	service("envoyconfig"): {

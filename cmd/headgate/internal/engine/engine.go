@@ -45,6 +45,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
+	"github.com/headgate/headgate/internal/calendar"
 	"github.com/headgate/headgate/internal/memo"
 	"github.com/headgate/headgate/internal/root"
 )
@@ -142,6 +143,7 @@ type Rule struct {
 	onlyHolds bool // whether only holds take units
 	onError   headgate.OnStoreError
 	holds     headgate.HoldSettings
+	windows   *calendar.Calendar // see [Result.ResetAt]; nil if the limit has no windows
 }
 
 // Capacity returns the number of units that a full or unused key has. In a decision,
@@ -310,5 +312,6 @@ func bind(store headgate.Store, rule headgate.Rule) (*Rule, error) {
 		text: rule.Limit.String(), scope: rule.Scope, bound: bound,
 		queues: rule.Algorithm.Queues(), onlyHolds: rule.Algorithm.OnlyHolds(),
 		onError: rule.OnStoreError, holds: rule.Holds,
+		windows: windowsOf(&rule),
 	}, nil
 }

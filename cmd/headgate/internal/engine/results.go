@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/calendar"
 	"github.com/headgate/headgate/internal/root"
 )
 
@@ -49,4 +52,34 @@ func (c *charges) result(from, to int) Result {
 	decisions := c.Decisions[from:to]
 	rule := c.rules[from+root.Tightest(decisions)]
 	return Result{Decision: combineDecisions(decisions), Policy: rule.Policy, Rule: rule}
+}
+
+// ResetAt returns the time at which the limit is unused if no client spends. now is the
+// time of the answer, a little after that of the decision. Under a limit with windows,
+// the result is the end of a window exactly.
+func (r *Result) ResetAt(now time.Time) time.Time {
+	at := now.Add(r.ResetAfter)
+	if r.ResetAfter <= 0 || r.Rule.windows == nil {
+		return at
+	}
+	begin, end := r.Rule.windows.Window(at.UnixMicro())
+	begins, ends := time.UnixMicro(begin), time.UnixMicro(end)
+	if at.Sub(begins) <= ends.Sub(at) {
+		return begins
+	}
+	return ends
+}
+
+// windowsOf returns the windows of a limit at whose ends its count begins again, or nil
+// if it has none.
+func windowsOf(rule *headgate.Rule) *calendar.Calendar {
+	dated := rule.Algorithm == headgate.CalendarWindow
+	switch c := rule.Limit.Calendar; {
+	case dated && c.Unit != 0:
+		windows, _ := calendar.New(calendar.Unit(c.Unit), c.Zone, c.From) // the zone is known: the limit is valid
+		return windows
+	case (dated || rule.Algorithm == headgate.FixedWindow) && rule.Limit.Period > 0:
+		return calendar.Aligned(rule.Limit.Period.Microseconds())
+	}
+	return nil
 }

@@ -52,7 +52,7 @@ func appendResult(b []byte, r *engine.Result, now time.Time) []byte {
 	b = appendMillis(b, `,"retry_after_ms":`, r.RetryAfter)
 	b = appendMillis(b, `,"reset_after_ms":`, r.ResetAfter)
 	b = append(b, `,"reset_at":`...)
-	b = appendTime(b, now.Add(r.ResetAfter))
+	b = appendTime(b, r.ResetAt(now))
 	b = append(b, `,"denied":`...)
 	b = strconv.AppendBool(b, !r.Allowed)
 	b = append(b, `,"denied_by":`...)

@@ -134,3 +134,16 @@ func TestRoot(t *testing.T) {
 		t.Errorf("HEAD: got %d want 200", got.status)
 	}
 }
+
+// The reset of a calendar window is its end to the millisecond, not later by the time
+// that the answer took.
+func TestResetAtIsWindowEnd(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil, nil)
+	for _, path := range []string{"/v1/check", "/v1/peek", "/v1/debit"} {
+		got := s.post(path, `{"limit":"500/year","key":"k"}`)
+		if !strings.Contains(got.body, `-01-01T00:00:00.000Z"`) {
+			t.Errorf("%s: got %s want the end of a year", path, got.body)
+		}
+	}
+}

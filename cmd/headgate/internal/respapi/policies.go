@@ -144,7 +144,7 @@ func (w *worker) writeResult(r *engine.Result, now time.Time) {
 	w.bulk("reset_after_ms")
 	w.number(millis(r.ResetAfter))
 	w.bulk("reset_at")
-	w.time(now.Add(r.ResetAfter))
+	w.time(r.ResetAt(now))
 	w.bulk("denied")
 	w.boolean(!r.Allowed)
 	w.bulk("denied_by")
