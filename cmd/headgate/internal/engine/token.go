@@ -33,6 +33,23 @@ func (h *OpenHold) Token() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// CheckSize returns a [*CheckError] if a request that commits or extends h could be
+// longer than the maximum in bytes, so that a client could not end the hold. It is for a
+// hold that is not open yet. It allocates only an error.
+func (h *OpenHold) CheckSize(maxRequest int) error {
+	const rest, restOfCheck = 64, 32 // of a request to HTTP or RESP: all but the token, and an actual cost
+	bound := len(h.ID) + 12          // version, reason, deadline and number of checks
+	for i := range h.Checks {
+		c := &h.Checks[i]
+		bound += len(c.Policy) + len(c.Limit) + len(c.Algorithm) + len(c.Key) + 4*binary.MaxVarintLen16 + binary.MaxVarintLen64
+	}
+	if n := rest + base64.RawURLEncoding.EncodedLen(bound) + restOfCheck*len(h.Checks); n > maxRequest {
+		return &CheckError{Index: -1, Field: "checks", Err: fmt.Errorf("%w: the commit of this hold would have up to %d bytes;"+
+			" must be at most %d; send fewer checks, or shorter keys", ErrInvalidRequest, n, maxRequest)}
+	}
+	return nil
+}
+
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }

@@ -156,6 +156,7 @@ type call struct {
 	results []engine.Result
 	opened  engine.OpenHold
 	deny    int // status of a denial
+	maxBody int // maximum length of a body, in bytes
 }
 
 var calls = sync.Pool{New: func() any { return new(call) }}
@@ -186,7 +187,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, o *operation) {
 		writeProblem(w, http.StatusBadRequest, "the query parameter deny_status must be 200, 403, 429 or 503, and must not be repeated", "")
 		return
 	}
-	if err := c.read(r, h.maxBodyBytes); err != nil {
+	c.maxBody = h.maxBodyBytes
+	if err := c.read(r, c.maxBody); err != nil {
 		h.writeBodyError(w, err)
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
 )
 
 // held is the part of a response that operations on holds have.
@@ -301,5 +302,34 @@ func TestTooManyHolds(t *testing.T) {
 		if i < 1000 && status != 200 || i == 1000 && (status != 409 || h.Error != "too_many_holds" || !strings.Contains(h.Detail, "there are too many open holds: the key has 1000")) {
 			t.Fatalf("hold %d: got %d %+v", i+1, status, h)
 		}
+	}
+}
+
+// A hold whose token is too long for a request body is not opened. Every other one can be
+// extended, committed and canceled.
+func TestLongTokens(t *testing.T) {
+	t.Parallel()
+	s := serve(t, &httpapi.Options{MaxBodyBytes: 4 << 10}, nil)
+	opened, refused := 0, 0
+	for size := 600; size <= 1000; size += 5 {
+		check := fmt.Sprintf(`{"limit":"9007199254740991/366d","algorithm":"fixed_window","cost":9007199254740991,"key":"%s`, strings.Repeat("k", size))
+		status, h := s.hold("/v1/hold", `{"ttl":"1h","checks":[`+check+`1"},`+check+`2"},`+check+`3"}]}`)
+		if status == 400 && h.Field == "checks" && strings.Contains(h.Detail, "the commit of this hold would have up to") {
+			refused++
+			continue
+		}
+		opened++
+		for _, r := range [][2]string{
+			{"/v1/extend", `{"holds":["` + h.Hold + `"],"ttl":"604799999ms"}`},
+			{"/v1/commit", `{"hold":"` + h.Hold + `","actual":[9007199254740991,9007199254740991,9007199254740991]}`},
+			{"/v1/cancel", `{"hold":"` + h.Hold + `"}`},
+		} {
+			if got := s.post(r[0], r[1]); got.status != 200 {
+				t.Fatalf("keys of %d bytes, %s: got %d %.200s", size, r[0], got.status, got.body)
+			}
+		}
+	}
+	if opened < 10 || refused < 10 {
+		t.Errorf("%d holds opened, %d refused", opened, refused)
 	}
 }

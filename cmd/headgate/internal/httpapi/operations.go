@@ -44,6 +44,9 @@ func openHold(ctx context.Context, active *engine.ActiveConfig, c *call) error {
 		return err
 	}
 	c.opened = engine.OpenHold{ID: id, Checks: c.in.checks}
+	if err := c.opened.CheckSize(c.maxBody); err != nil {
+		return err
+	}
 	return active.Hold(ctx, headgate.StoreClock, c.in.ttl, &c.opened, &c.answer)
 }
 

@@ -84,9 +84,16 @@ func (w *worker) hgHold() {
 	if !ok {
 		return
 	}
-	if checks, ok := w.checksFrom(3, "hg.hold"); ok {
-		w.submitCall(&call{operation: engine.Hold, checks: checks, ttl: ttl, opened: engine.OpenHold{ID: id}})
+	checks, ok := w.checksFrom(3, "hg.hold")
+	if !ok {
+		return
 	}
+	h := engine.OpenHold{ID: id, Checks: checks}
+	if err := h.CheckSize(w.h.maxCommit); err != nil {
+		w.reject("ERR " + engine.Reason(err))
+		return
+	}
+	w.submitCall(&call{operation: engine.Hold, checks: checks, ttl: ttl, opened: h})
 }
 
 // hgCommit runs HG.COMMIT hold actual [actual …].

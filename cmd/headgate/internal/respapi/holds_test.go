@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -193,6 +194,41 @@ func TestHoldErrors(t *testing.T) {
 	}
 	if got := c.do("HG.PEEK", "login", "k"); field(got, "remaining") != ":3" {
 		t.Errorf("invalid requests have changed the key: %q", got)
+	}
+}
+
+// A hold whose token is too long for a request is not opened. Every other one can be
+// extended, committed and canceled.
+func TestLongTokens(t *testing.T) {
+	const most = "9007199254740991"
+	for _, body := range []int{0, 12 << 10} {
+		opened, refused := 0, 0
+		for size := 580; size <= 880; size += 4 {
+			c := New(mustEngine(t, newFrozen(t), policies), &Options{MaxBodyBytes: body}).newClient(t)
+			hold, commit := []string{"HG.HOLD", "*", "60s"}, []string{"HG.COMMIT", ""}
+			for i := range 14 {
+				hold = append(hold, "large", fmt.Sprintf("%02d%s", i, strings.Repeat("k", size-2)), most)
+				commit = append(commit, most)
+			}
+			got := c.do(hold...)
+			if strings.HasPrefix(got, "-ERR invalid request: the commit of this hold would have up to") {
+				refused++
+				continue
+			}
+			opened++
+			token, _ := tokenIn(t, got)
+			if commit[1] = token; len(request(commit...)) > cmp.Or(body, DefaultMaxRequestBytes) {
+				t.Fatalf("keys of %d bytes: a commit has %d bytes", size, len(request(commit...)))
+			}
+			for _, command := range [][]string{{"HG.EXTEND", "168h", token}, commit, {"HG.CANCEL", token}} {
+				if got := c.do(command...); !strings.HasPrefix(got, "*") {
+					t.Fatalf("keys of %d bytes, %s: got %.100q", size, command[0], got)
+				}
+			}
+		}
+		if opened < 5 || refused < 5 {
+			t.Errorf("body of %d bytes: %d holds opened, %d refused", body, opened, refused)
+		}
 	}
 }
 

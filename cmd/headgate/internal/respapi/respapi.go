@@ -60,6 +60,9 @@ type Options struct {
 	// request, one transaction, 16 KiB of input, 16 KiB of replies, and one further
 	// reply. This reply is at most about twenty times as long as its request.
 	MaxRequestBytes int
+	// MaxBodyBytes is the maximum size of a request to the HTTP API, in bytes, so that a
+	// client can end a hold there, too; 0 means that only MaxRequestBytes applies.
+	MaxBodyBytes int
 	// Version is the version of Headgate that INFO reports.
 	Version string
 	// Log is the logger for panics and connection errors; nil means no log. Its lines
@@ -77,6 +80,7 @@ type Handler struct {
 	log                   *slog.Logger
 	bounds                bounds // bounds after authentication
 	unauthenticatedBounds bounds
+	maxCommit             int // maximum size of a request that ends a hold, in bytes
 	since                 time.Time
 	now                   func() time.Time // clock of the times in replies
 	clients               counters
@@ -107,6 +111,7 @@ func New(e *engine.Engine, opts *Options) *Handler {
 	})
 	size := cmp.Or(opts.MaxRequestBytes, DefaultMaxRequestBytes)
 	h.bounds = bounds{request: size, args: maxArgs, bulk: size}
+	h.maxCommit = min(size, cmp.Or(opts.MaxBodyBytes, size))
 	h.unauthenticatedBounds = bounds{request: min(size, unauthenticatedBytes), args: unauthenticatedArgs, bulk: size}
 	h.log = cmp.Or(h.log, slog.New(slog.DiscardHandler))
 	return h

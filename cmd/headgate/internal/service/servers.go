@@ -123,8 +123,8 @@ func newRESPServer(p *parts) *respapi.Server {
 	c := &p.config.RESP
 	handler := respapi.New(p.seen.resp, &respapi.Options{
 		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(p.config.Store)), MaxClients: c.MaxClients,
-		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version,
-		Log: p.log.With("listener", "resp"),
+		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), MaxBodyBytes: p.config.MaxBodyBytes,
+		MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version, Log: p.log.With("listener", "resp"),
 	})
 	return respapi.NewServer(handler, &respapi.ServerOptions{
 		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, NoLoops: !c.EventLoops,
