@@ -119,7 +119,7 @@ func appendNumbers(b []byte, numbers ...int64) []byte {
 // decodeHolds decodes the holds at the beginning of b, and returns what follows them.
 func decodeHolds(b []byte) (l algo.Ledger, rest []byte, err error) {
 	r := numbers{rest: b}
-	count := r.next(maxHolds)
+	count := r.next(MaxOpenHolds)
 	for i := int64(0); i < count && !r.invalid; i++ {
 		var h algo.Hold
 		if len(r.rest) < len(h.ID) {

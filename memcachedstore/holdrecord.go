@@ -62,7 +62,7 @@ func (c *cell) addEnded(op *holdOp, h algo.Hold) {
 }
 
 // maxHolds returns the maximum number of open holds of a key, and that of its ended ones.
-func (b *bound) maxHolds() int { return min(b.holds.MaxOpenOrDefault(), maxHolds) }
+func (b *bound) maxHolds() int { return min(b.holds.MaxOpenOrDefault(), MaxOpenHolds) }
 
 // endedHold returns the record of an op's hold, if its deadline is after t.
 func (c *cell) endedHold(op *holdOp, t int64) (algo.EndedHold, bool) {

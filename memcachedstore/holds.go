@@ -10,9 +10,10 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// maxHolds is the maximum number of open holds of a key, whatever the policy allows. With
-// it, a value always fits into memcached's default item size, 1 MiB.
-const maxHolds = 10_000
+// MaxOpenHolds is the maximum number of open holds of a key, also if
+// [headgate.HoldSettings] permits more. With it, a value always fits into memcached's
+// default item size, 1 MiB.
+const MaxOpenHolds = 10_000
 
 // ApplyHolds executes verb on every op; see [headgate.HoldStore]. Opening holds on
 // several keys has the same guarantees as [Store.ApplyAll]. The other operations are
@@ -210,7 +211,8 @@ func (x *holdChange) open() {
 	}
 	switch {
 	case conflict:
-		x.err = fmt.Errorf("memcachedstore: %w: it was opened with other keys or costs; use another id, or repeat the first request", headgate.ErrHoldConflict)
+		x.err = fmt.Errorf("memcachedstore: %w: it was opened with other keys or costs;"+
+			" use another id, or repeat the first request", headgate.ErrHoldConflict)
 	case replayed:
 		x.answer(headgate.HoldResult{Replayed: true})
 		x.setDeadlines()

@@ -156,7 +156,7 @@ func TestMaxHoldsOfAnItem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ops := make([]headgate.HoldOp, maxHolds)
+	ops := make([]headgate.HoldOp, MaxOpenHolds)
 	for i := range ops {
 		ops[i] = holdOpOf(b.(*bound), "key", 0, 8_000)
 		ops[i].ID = headgate.HoldID{byte(i), byte(i >> 8), 1}
@@ -174,11 +174,11 @@ func TestMaxHoldsOfAnItem(t *testing.T) {
 	if _, err := s.ApplyHolds(t.Context(), testInstant, headgate.OpenHold, time.Hour, ops, results); err != nil {
 		t.Fatal(err)
 	}
-	if want := limit - maxHolds*8_000 - maxEntries*7_000; results[0].Remaining != want {
+	if want := limit - MaxOpenHolds*8_000 - maxEntries*7_000; results[0].Remaining != want {
 		t.Errorf("after %d holds: got %+v want %d remaining", len(ops), results[0], want)
 	}
 	if _, err := applyHold(t, b.(*bound), headgate.OpenHold, "key", 9, 1); !errors.Is(err, headgate.ErrTooManyHolds) {
-		t.Errorf("one hold more than %d: got error %v want ErrTooManyHolds", maxHolds, err)
+		t.Errorf("one hold more than %d: got error %v want ErrTooManyHolds", MaxOpenHolds, err)
 	}
 }
 

@@ -49,7 +49,7 @@ func configCheckCommand() *cobra.Command {
 
 // checkConfigFile prints the errors and warnings of a configuration file.
 func checkConfigFile(cmd *cobra.Command, path string) error {
-	sources := config.Sources{Path: path, CheckStore: checkStoreURL}
+	sources := config.Sources{Path: path, CheckStore: checkStoreURL, MaxOpenHolds: maxOpenHolds}
 	c, err := sources.Load()
 	if err != nil {
 		return reported(err)

@@ -149,7 +149,7 @@ func (s *settingFlags) addOne(f *pflag.FlagSet, setting config.Setting) *pflag.F
 func (s *settingFlags) sources() config.Sources {
 	from := config.Sources{
 		Path: s.file, Flags: make(map[string]string), Lookup: os.LookupEnv, Environ: os.Environ(), Others: demoVariables(),
-		Ratelimit: calledRatelimit(), CheckStore: checkStoreURL,
+		Ratelimit: calledRatelimit(), CheckStore: checkStoreURL, MaxOpenHolds: maxOpenHolds,
 	}
 	if from.Path == "" {
 		from.Path = os.Getenv(config.FileVariable)
@@ -182,3 +182,5 @@ func checkStoreURL(url config.StoreURL) error {
 	}
 	return store.Close()
 }
+
+func maxOpenHolds(url config.StoreURL) int { return storeopen.MaxOpenHolds(string(url)) }

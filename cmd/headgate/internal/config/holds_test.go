@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
@@ -19,6 +20,23 @@ func TestHoldsOfAlgorithmWithoutHolds(t *testing.T) {
 		_, err := config.Parse("headgate.yaml", []byte("policies:\n  a: {"+text+"}\n"))
 		if got := errorText(err); got != want {
 			t.Errorf("%s: got %q want %q", text, got, want)
+		}
+	}
+}
+
+// A maximum of open holds that the store does not permit is an error at its position.
+func TestMaxOpenAboveMaximumOfStore(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "f.yaml")
+	replace(t, path, "store: memcached://h\npolicies:\n  a: {limits: [5/1m], holds: {max_open: 10001}}\n")
+	for most, want := range map[int]string{
+		10_000: path + ":3:41: policies.a.holds.max_open: 10001 is above the maximum of the store, 10000; reduce it, or use another store",
+		10_001: "",
+	} {
+		from := config.Sources{Path: path, MaxOpenHolds: func(config.StoreURL) int { return most }}
+		_, err := from.Load()
+		if got := errorText(err); got != want {
+			t.Errorf("maximum %d: got %q want %q", most, got, want)
 		}
 	}
 }

@@ -40,6 +40,9 @@ type Sources struct {
 	// CheckStore returns an error for an invalid store URL. The error must not
 	// contain the URL. Nil accepts all URLs.
 	CheckStore func(StoreURL) error
+	// MaxOpenHolds returns the maximum number of open holds of a key in the store. Nil
+	// accepts [headgate.MaxOpenHolds].
+	MaxOpenHolds func(StoreURL) int
 }
 
 // Config is an effective configuration.
@@ -137,6 +140,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	}
 	errs = append(errs, c.checkTrustedHeaders()...)
 	errs = append(errs, c.checkLeases()...)
+	errs = append(errs, s.checkMaxOpen(c)...)
 	if err := errs.orNil(); err != nil {
 		return nil, err
 	}

@@ -102,3 +102,11 @@ func setWhole(to *int, text string) (accepted string, err error) {
 	}
 	return "a whole number of at least 1", err
 }
+
+// MaxOpenHolds returns the maximum number of open holds of a key in the store of rawURL.
+func MaxOpenHolds(rawURL string) int {
+	if Name(rawURL) == memcached {
+		return memcachedstore.MaxOpenHolds
+	}
+	return headgate.MaxOpenHolds
+}
