@@ -196,7 +196,7 @@ func (h *Hold) applyOne(
 		}
 	}
 	if l.observer != nil {
-		l.observeHold(verb, cost, result.Decision, err)
+		l.observeHold(verb, cost, result, err)
 	}
 	return at, err, true
 }
@@ -208,8 +208,10 @@ func (h *Hold) outcomeOfOne(at Instant, result *HoldResult, err error) error {
 }
 
 // observeHold calls the observer with the result of an operation on one check.
-func (l *Limiter) observeHold(verb HoldVerb, cost int64, d Decision, err error) {
-	l.observer.Observe(Event{Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: d, Err: err})
+func (l *Limiter) observeHold(verb HoldVerb, cost int64, r *HoldResult, err error) {
+	l.observer.Observe(Event{
+		Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: r.Decision, Err: err, Uncounted: r.Uncounted,
+	})
 }
 
 // observe calls the observer of every limiter with the result of that limiter's check.
@@ -226,7 +228,7 @@ func (h *Hold) observe(costs []int64, verb HoldVerb, at Instant, results []HoldR
 			if err == nil {
 				var result HoldResult
 				result, e.Err = h.outcome(at, costs, first, results[first:end])
-				e.Decision = result.Decision
+				e.Decision, e.Uncounted = result.Decision, result.Uncounted
 			}
 			c.Limiter.observer.Observe(e)
 		}

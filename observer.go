@@ -16,4 +16,7 @@ type Event struct {
 	Cost     int64    // requested cost in units
 	Decision Decision // resulting decision; zero if Err is set
 	Err      error    // reason why no decision was made, or nil
+	// Uncounted is the number of units that a commit has not counted, because a failure
+	// mode decided for it; see [HoldResult.Uncounted].
+	Uncounted int64
 }

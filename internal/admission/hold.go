@@ -96,7 +96,9 @@ func (b *Batch) Commit(ctx context.Context, store headgate.Store, now headgate.I
 	_, err := root.ApplyHolds(ctx, store, now, headgate.CommitHold, 0, b.held, b.results)
 	for i := range b.results {
 		uncharged := b.Decisions[i].Degraded != headgate.ReasonNone && errors.Is(b.results[i].Err, headgate.ErrUnknownHold)
-		b.Decisions[i] = b.results[i].Decision
+		if !uncharged { // otherwise there is no new decision
+			b.Decisions[i] = b.results[i].Decision
+		}
 		if err == nil && !uncharged {
 			err = b.results[i].Err
 		}

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -157,12 +158,43 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 			costs = append(costs, cost)
 		}
 	}
+	opened := slices.Clone(q.Decisions)
 	err := q.Commit(ctx, q.Store, headgate.StoreClock, costs)
 	for i := range q.parts {
-		if p := &q.parts[i]; actual[i] != AsCharged && actual[i] != p.Cost {
-			q.observe(p, "commit", actual[i], q.DecisionsOf(p), err)
+		p := &q.parts[i]
+		if actual[i] == AsCharged {
+			continue
+		}
+		if uncounted := q.uncounted(p, opened, costs); actual[i] != p.Cost || uncounted > 0 {
+			q.observeCommit(p, actual[i], uncounted, err)
 		}
 	}
+}
+
+// uncounted returns how many units above the amount of the hold the limits of a charge
+// have not counted; see [headgate.HoldResult]. opened has the decisions of the hold, and
+// costs the actual cost of each op.
+func (q *Request) uncounted(p *Part, opened []headgate.Decision, costs []int64) int64 {
+	to := p.first + len(p.Charge.Limits)
+	limitOf := func(i int) (headgate.Rule, string, int64) {
+		l := &p.Charge.Limits[i]
+		amount := l.Rule.Holds.ChargedUnits(p.Cost, l.Bound.Limit())
+		return l.Rule, q.Ops[p.first+i].Key, costs[p.first+i] - amount
+	}
+	n, _ := root.HoldError(q.results[p.first:to], limitOf, 0, 1, root.Combine(opened[p.first:to]).Degraded)
+	return n
+}
+
+// observeCommit reports the commit of a charge to the observer.
+func (q *Request) observeCommit(p *Part, cost, uncounted int64, err error) {
+	if q.Observer == nil {
+		return
+	}
+	e := headgate.Event{Policy: p.Charge.Policy, Verb: "commit", Cost: cost, Err: err}
+	if err == nil {
+		e.Decision, e.Uncounted = root.Combine(q.DecisionsOf(p)), uncounted
+	}
+	q.Observer.Observe(e)
 }
 
 // observe reports a decision on one charge to the observer.
