@@ -54,7 +54,7 @@ need additional memory, about 1 KB for each hold that has not reached its
 deadline, and 1/16 of --memory for each policy. In it, the replay remembers at
 least the last 1 million holds that have expired, per 1 GiB of --memory. An
 operation on an earlier one has the error unknown_hold, not expired_hold. A
-gzipped log is decompressed on a single core, so a plain log is read much faster.
+gzipped log is decompressed on one core, so a plain log is read much faster.
 
 With --store redis://… or memcached://…, the store makes the decisions. It too
 uses the times in the log, so the results are the same. The keys are stored in
