@@ -30,6 +30,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memcachedstore"
 	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 )
@@ -315,7 +316,7 @@ func remaining(q ask, d headgate.Decision) int64 {
 }
 
 // TestAPIsReturnSameDecision sends one random timeline through the library, HTTP, RESP
-// and Envoy's service, over memory and Redis.
+// and Envoy's service, over memory, Redis and memcached.
 func TestAPIsReturnSameDecision(t *testing.T) {
 	t.Parallel()
 	const start = 1_800_000_000_000_000
@@ -323,6 +324,13 @@ func TestAPIsReturnSameDecision(t *testing.T) {
 		"memory": func(*testing.T) (headgate.Store, int) { return memstore.New(nil), 3000 },
 		"redis": func(t *testing.T) (headgate.Store, int) {
 			store, err := redisstore.Open("redis://"+testserver.Redis(t).Addr(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store, 1500
+		},
+		"memcached": func(t *testing.T) (headgate.Store, int) {
+			store, err := memcachedstore.New(nil, testserver.Memcached(t).Addr())
 			if err != nil {
 				t.Fatal(err)
 			}
