@@ -328,7 +328,8 @@ func (d *holders) next(rng *rand.Rand, algorithms []headgate.Algorithm, step int
 		for len(q.costs) < d.lengths[q.id] {
 			q.costs = append(q.costs, cost())
 		}
-		if other := "id " + strconv.Itoa(max(0, step-rng.IntN(12))); q.op == "extend" && other != q.id && d.library[other] != nil && d.replayed == nil {
+		other := "id " + strconv.Itoa(max(0, step-rng.IntN(12)))
+		if q.op == "extend" && other != q.id && d.library[other] != nil && d.replayed == nil {
 			q.second = other
 		}
 	}
@@ -342,15 +343,17 @@ func (d *holders) next(rng *rand.Rand, algorithms []headgate.Algorithm, step int
 }
 
 // TestAPIsReturnSameHold sends one random timeline of operations on holds through the
-// library, HTTP and RESP, over every store as the service opens it. TestReplayReturnsSameHold
-// sends one through package replay.
+// library, HTTP and RESP, over every store as the service opens it.
+// TestReplayReturnsSameHold sends one through package replay.
 func TestAPIsReturnSameHold(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]func() string{
 		"memory":    func() string { return "memory://" },
 		"redis":     func() string { return "redis://" + testserver.Redis(t).Addr() },
 		"memcached": func() string { return "memcached://" + testserver.Memcached(t).Addr() },
-		"cluster":   func() string { return "redis+cluster://" + strings.Join(testserver.Cluster(t, 3, 0).Addrs(), ",") },
+		"cluster": func() string {
+			return "redis+cluster://" + strings.Join(testserver.Cluster(t, 3, 0).Addrs(), ",")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
