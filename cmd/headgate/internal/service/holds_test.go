@@ -312,7 +312,8 @@ func (d *holders) next(rng *rand.Rand, algorithms []headgate.Algorithm, step int
 	}
 	pick := func() headgate.Algorithm {
 		a := algorithms[rng.IntN(len(algorithms))]
-		for q.op != "hold" && q.op != "peek" && q.op != "reset" && a.OnlyHolds() { // an error; see TestChecksOfConcurrency
+		// All other operations are errors; see TestChecksOfConcurrency.
+		for !slices.Contains([]string{"hold", "peek", "reset"}, q.op) && a.OnlyHolds() {
 			a = algorithms[rng.IntN(len(algorithms))]
 		}
 		return a
