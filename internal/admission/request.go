@@ -73,11 +73,7 @@ func (q *Request) HasSlots() bool { return q.slots }
 // ReleaseSlots ends the hold of DecideAndHold with the costs that were charged: units of
 // rates stay spent, and slots become available. It does nothing if there is no hold.
 func (q *Request) ReleaseSlots(ctx context.Context) {
-	costs := make([]int64, len(q.parts))
-	for i := range costs {
-		costs[i] = AsCharged
-	}
-	q.Settle(ctx, costs)
+	q.Adjust(ctx, func(int, int64) int64 { return AsCharged })
 }
 
 // AsCharged is an actual cost for [Request.Settle]: what the hold has charged, which may
@@ -168,6 +164,19 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 		if uncounted := q.uncounted(p, opened, costs); actual[i] != p.Cost || uncounted > 0 {
 			q.observeCommit(p, actual[i], uncounted, err)
 		}
+	}
+}
+
+// Adjust is Settle with the costs that final returns. charged is the cost of charge i. If
+// final panics, the costs of the remaining charges do not change.
+func (q *Request) Adjust(ctx context.Context, final func(i int, charged int64) int64) {
+	costs := make([]int64, len(q.parts))
+	for i := range costs {
+		costs[i] = AsCharged
+	}
+	defer q.Settle(ctx, costs) // also if final panics
+	for i := range costs {
+		costs[i] = final(i, q.parts[i].Cost)
 	}
 }
 

@@ -26,7 +26,7 @@ var libraryRules = map[string]packageRule{
 	},
 	"grpclimit": {
 		why:  "gRPC interceptors over any store; client addresses and fields are those of HTTP",
-		code: []string{".", "clientaddr", "httpfields", "internal/admission", "internal/key", "internal/turn"},
+		code: []string{".", "clientaddr", "httpfields", "internal/admission", "internal/key", "internal/root", "internal/turn"},
 		tests: []string{
 			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver",
 			"memstore", "redisstore",
