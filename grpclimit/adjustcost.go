@@ -17,9 +17,9 @@ type Response struct {
 	// panicked, and the code that gRPC sends for an error without a status.
 	Code codes.Code
 	Err  error // error of the call; nil if it succeeded or the handler panicked
-	// Requests is the number of messages from the client, Responses the number of
-	// messages from the server. On a server these are the messages that the handler
-	// received and sent, on a client those that the caller sent and received.
+	// Requests is the number of messages from the client that the handler has received,
+	// and on a client that the caller has sent. Responses is the number of messages from
+	// the server that the handler has sent, and on a client that the caller has received.
 	Requests, Responses int64
 	// Message is the last message from the server, for example with the usage of the
 	// call. It is nil if there was none. It must not be modified.

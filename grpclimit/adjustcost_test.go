@@ -268,8 +268,8 @@ func TestAdjustCostOfClientStream(t *testing.T) {
 	})
 }
 
-// The cost is adjusted if a handler panics, and the panic continues. If AdjustCost panics,
-// the charge stays and a slot of the same call is available again.
+// The cost is adjusted if a handler panics, and the panic continues. If AdjustCost
+// panics, the charge stays and a slot of the same call is available again.
 func TestAdjustCostPanic(t *testing.T) {
 	t.Parallel()
 	for _, inHandler := range []bool{true, false} {
@@ -305,7 +305,10 @@ func TestAdjustCostPanic(t *testing.T) {
 				_ = l.Stream(nil, idleStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: "/m"}, func(any, grpc.ServerStream) error { work(); return nil })
 			},
 			"client": func() {
-				_ = c.Unary(t.Context(), "/m", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { work(); return nil })
+				_ = c.Unary(t.Context(), "/m", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+					work()
+					return nil
+				})
 			},
 		} {
 			func() {

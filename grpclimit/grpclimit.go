@@ -189,7 +189,8 @@ type Options struct {
 	// metadata, so that clients use their own backoff.
 	Pushback time.Duration
 	// Observer receives every decision, as one event for each charge. It also receives
-	// the cancellation or refund of a call that ended while it waited in a queue. nil
+	// each cost that AdjustCost changed, with the verb “commit”, and the cancellation of
+	// a reservation when a call ended while it waited in a queue. nil
 	// means no observer.
 	Observer headgate.Observer
 }

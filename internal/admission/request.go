@@ -100,7 +100,7 @@ func (q *Request) combined(err error) (d headgate.Decision, _ error) {
 }
 
 // AwaitTurn blocks the allowed request for delay. If the request ends earlier, AwaitTurn
-// releases its units and returns the error of [turn.Await].
+// cancels its reservation and returns the error of [turn.Await].
 func (q *Request) AwaitTurn(ctx context.Context, delay time.Duration) error {
 	err := q.Await(ctx, delay)
 	if err == nil {
@@ -108,31 +108,11 @@ func (q *Request) AwaitTurn(ctx context.Context, delay time.Duration) error {
 	}
 	ctx, done := turn.Detached(ctx)
 	defer done()
-	for i := range q.parts {
-		q.releasePart(ctx, &q.parts[i])
+	if cancelled, d, failed := q.CancelPlace(ctx, headgate.StoreClock); cancelled {
+		p := &q.parts[0] // only a request with one limit has a reservation
+		q.observe(p, "cancel", p.Cost, []headgate.Decision{d}, failed)
 	}
 	return err
-}
-
-// releasePart releases the units of each limit of a charge; see [Batch.Release]. Units
-// that cannot be released stay spent.
-func (q *Request) releasePart(ctx context.Context, p *Part) {
-	done := turn.Keep
-	var failed error
-	var decisions []headgate.Decision
-	for i := range p.Charge.Limits {
-		did, d, err := q.Release(ctx, headgate.StoreClock, p.first+i)
-		if did == turn.Keep {
-			continue
-		}
-		if done = max(done, did); err != nil {
-			failed = err
-		}
-		decisions = append(decisions, d)
-	}
-	if len(decisions) > 0 {
-		q.observe(p, done.String(), p.Cost, decisions, failed)
-	}
 }
 
 // Settle ends the hold of DecideAndHold with the actual cost of each charge, or
