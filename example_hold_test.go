@@ -64,3 +64,32 @@ func ExampleHoldAll() {
 	fmt.Println("tokens spent, about:", (d.Limit-d.Remaining)/100*100)
 	// Output: tokens spent, about: 1200
 }
+
+// An import reads as many rows as both limits permit, and is charged for the bytes that
+// the rows turned out to have.
+func ExampleTakeUpToAll() {
+	ctx := context.Background()
+	store := memstore.New(nil)
+	tenant, _ := headgate.New(store, headgate.MustNamedPolicy("rows of a tenant", "500/day"), nil)
+	all, _ := headgate.New(store, headgate.MustNamedPolicy("rows of all", "10000/day"), nil)
+	volume, _ := headgate.New(store, headgate.MustNamedPolicy("bytes of a tenant", "1000000/day"), nil)
+
+	// [snippet uptoall]
+	rows, _, err := headgate.TakeUpToAll(ctx,
+		headgate.Check{Limiter: tenant, Key: "acme", Cost: 800},
+		headgate.Check{Limiter: all, Key: "", Cost: 800})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("rows to read:", rows)
+
+	d, err := headgate.DebitAll(ctx, headgate.Check{Limiter: volume, Key: "acme", Cost: 1500 * rows})
+	// [end uptoall]
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("bytes left:", d.Remaining)
+	// Output:
+	// rows to read: 500
+	// bytes left: 250000
+}

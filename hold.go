@@ -357,39 +357,3 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 	}
 	return result, err
 }
-
-// Debit spends n units of key, whether or not they are available: for a cost that is
-// already certain, or as a penalty. The key may then be overspent: Remaining is 0, and
-// a denial has a correspondingly longer RetryAfter. The decision is that of a peek with
-// cost 0 after it.
-func (l *Limiter) Debit(ctx context.Context, key string, n int64) (Decision, error) {
-	_, d, err := l.adjust(ctx, StoreClock, Debit, key, n)
-	return d, err
-}
-
-// DebitAt is like [Limiter.Debit] at the time now.
-func (l *Limiter) DebitAt(ctx context.Context, now time.Time, key string, n int64) (Decision, error) {
-	_, d, err := l.adjust(ctx, InstantOf(now), Debit, key, n)
-	return d, err
-}
-
-// TakeUpTo spends n units of key or, if fewer remain, all that remain. It returns how
-// many it spent, and the decision of a peek with cost 0 after it.
-func (l *Limiter) TakeUpTo(ctx context.Context, key string, n int64) (granted int64, d Decision, err error) {
-	return l.adjust(ctx, StoreClock, TakeUpTo, key, n)
-}
-
-// TakeUpToAt is like [Limiter.TakeUpTo] at the time now.
-func (l *Limiter) TakeUpToAt(ctx context.Context, now time.Time, key string, n int64) (granted int64, d Decision, err error) {
-	return l.adjust(ctx, InstantOf(now), TakeUpTo, key, n)
-}
-
-func (l *Limiter) adjust(ctx context.Context, now Instant, verb HoldVerb, key string, n int64) (int64, Decision, error) {
-	if err := l.checkNoHold(verb.methodName()); err != nil {
-		return 0, Decision{}, err
-	}
-	h := Hold{checks: []Check{{l, key, n}}}
-	var result HoldResult
-	_, err := h.apply(ctx, now, verb, 0, nil, &result)
-	return result.Granted, result.Decision, err
-}

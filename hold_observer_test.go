@@ -52,7 +52,11 @@ func TestHoldEvents(t *testing.T) {
 	require("hold of two", "tokens hold 3: true 7", "requests hold 1: true 4")
 	_, cancel := all.CancelAt(ctx, noon)
 	require("cancel of two", "tokens commit 0: true 10", "requests commit 0: true 5")
-	if err := errors.Join(err, extend, commit, debit, upTo, holdAll, cancel); err != nil {
+	_, debitAll := headgate.DebitAllAt(ctx, noon, checks...)
+	require("debit of two", "tokens debit 3: true 7", "requests debit 1: true 4")
+	_, _, upToAll := headgate.TakeUpToAllAt(ctx, noon, checks...)
+	require("take up to of two", "tokens take_up_to 3: true 6", "requests take_up_to 1: true 3")
+	if err := errors.Join(err, extend, commit, debit, upTo, holdAll, cancel, debitAll, upToAll); err != nil {
 		t.Error(err)
 	}
 	unknown := headgate.ResumeHold(headgate.HoldID{1}, noon.Add(time.Hour), checks...)

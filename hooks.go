@@ -14,4 +14,7 @@ func init() {
 	hooks.HoldError = holdError
 	hooks.CheckTTL = checkTTL
 	hooks.InstantNow = instantNow
+	hooks.WaitHold = (*Limiter).waitHold
+	hooks.SettleHolds = settle
+	hooks.TakeNow = takeNow
 }

@@ -18,9 +18,8 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // spends nothing and does not wait. WaitN returns immediately and spends nothing if
 // cost is above the limit ([ErrNeverAllowed]), or if the units cannot be available
 // before the deadline of the context ([ErrWouldExceedDeadline]). If the context ends
-// during the wait, WaitN returns the error of the context. It first cancels the
-// reservation or refunds the units, unless a refund could let the same units be spent
-// twice.
+// during the wait, WaitN returns the error of the context. It first cancels its
+// reservation; see [Reservation.Cancel].
 //
 // WaitN never polls. If the algorithm can reserve, each waiting caller costs the store
 // one operation. Otherwise it costs one operation each time the RetryAfter of
@@ -28,13 +27,34 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // served in between.
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)
-	if l.observer != nil {
-		l.observer.Observe(Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
-	}
+	l.observeWait(cost, err)
 	return err
 }
 
+func (l *Limiter) observeWait(cost int64, err error) {
+	if l.observer != nil {
+		l.observer.Observe(Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
+	}
+}
+
 func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
+	if err := l.checkWait(ctx, cost); err != nil {
+		return err
+	}
+	if cost == 0 {
+		_, err := l.decide(ctx, StoreClock, key, Take, 0)
+		return err
+	}
+	return l.waitFirst(ctx, key, cost, func(w *waiter) error {
+		if l.bound != nil && l.bound.CanReserve() {
+			return l.waitReserved(ctx, w)
+		}
+		return l.waitRetry(ctx, w)
+	})
+}
+
+// checkWait returns an error if a caller cannot wait for cost units.
+func (l *Limiter) checkWait(ctx context.Context, cost int64) error {
 	if err := checkRequest(StoreClock, cost); err != nil {
 		return err
 	}
@@ -44,13 +64,12 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 	if cost > l.maxCost() {
 		return ErrNeverAllowed
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if cost == 0 {
-		_, err := l.decide(ctx, StoreClock, key, Take, 0)
-		return err
-	}
+	return ctx.Err()
+}
+
+// waitFirst blocks until the caller is the first waiter of the queue of key. It then
+// calls serve, during which the caller stays the first.
+func (l *Limiter) waitFirst(ctx context.Context, key string, cost int64, serve func(w *waiter) error) error {
 	w, err := l.queues.join(ctx, key, cost, l.spacing)
 	if err != nil {
 		return err
@@ -63,15 +82,12 @@ func (l *Limiter) wait(ctx context.Context, key string, cost int64) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if l.bound != nil && l.bound.CanReserve() {
-		return l.waitReserved(ctx, w)
-	}
-	return l.waitRetry(ctx, w)
+	return serve(w)
 }
 
-// waitReserved serves the first waiter of a queue if the algorithm can reserve.
+// waitReserved serves the first waiter of a queue if the algorithm can reserve. If the
+// context ends before the units are due, the reservation is cancelled.
 func (l *Limiter) waitReserved(ctx context.Context, w *waiter) error {
-	began := time.Now()
 	r, err := l.reserve(ctx, StoreClock, w.key, w.cost, w.timeLeft())
 	if err != nil {
 		return err
@@ -79,30 +95,40 @@ func (l *Limiter) waitReserved(ctx context.Context, w *waiter) error {
 	if !r.OK() {
 		return refusal(r.decision)
 	}
-	cancel := func(ctx context.Context) { _ = r.Cancel(ctx) } // if Cancel fails, the units stay spent
-	release := func(ctx context.Context) { l.release(ctx, w, began, []Decision{r.decision}) }
-	return l.waitUntilDue(ctx, w, r.Delay(), cancel, release)
+	err = l.await(ctx, w, r.Delay())
+	if err != nil {
+		ctx, done := turn.Detached(ctx)
+		defer done()
+		_ = r.Cancel(ctx) // after an error, the units stay spent
+	}
+	return err
 }
 
 // waitRetry serves the first waiter of a queue if the limits cannot reserve. After each
-// denial it waits for RetryAfter and tries again. A policy with several leaky buckets
-// can allow a request with a delay.
+// denial it waits for RetryAfter and tries again. A policy with several leaky buckets can
+// allow a request with a delay. If the context ends during this delay, the places in the
+// queues stay taken, because later requests have already been given their delays.
 func (l *Limiter) waitRetry(ctx context.Context, w *waiter) error {
 	decisions := make([]Decision, len(l.bounds))
+	d, err := l.retry(ctx, w, func() (Decision, error) { return l.takeInTime(ctx, w, decisions) })
+	if err != nil {
+		return err
+	}
+	return l.await(ctx, w, d.Delay)
+}
+
+// retry calls take until it allows the request, after the RetryAfter of each denial.
+func (l *Limiter) retry(ctx context.Context, w *waiter, take func() (Decision, error)) (Decision, error) {
 	for {
-		began := time.Now()
-		d, err := l.takeInTime(ctx, w, decisions)
+		d, err := take()
 		switch {
-		case err != nil:
-			return err
-		case d.Allowed:
-			release := func(ctx context.Context) { l.release(ctx, w, began, decisions) }
-			return l.waitUntilDue(ctx, w, d.Delay, release, release)
+		case err != nil || d.Allowed:
+			return d, err
 		case d.Never || d.RetryAfter > w.timeLeft():
-			return refusal(d)
+			return d, refusal(d)
 		}
 		if err := l.await(ctx, w, d.RetryAfter); err != nil {
-			return err
+			return d, err
 		}
 	}
 }
@@ -121,36 +147,6 @@ func (l *Limiter) takeInTime(ctx context.Context, w *waiter, decisions []Decisio
 		}
 	}
 	return l.decideEach(ctx, StoreClock, w.key, Take, w.cost, decisions)
-}
-
-// waitUntilDue blocks the first waiter, whose units are already spent, for delay. If
-// the context ends earlier, waitUntilDue calls leave. Otherwise, if the context has a
-// receipt, it adds undo to the receipt.
-func (l *Limiter) waitUntilDue(ctx context.Context, w *waiter, delay time.Duration, leave, undo func(context.Context)) error {
-	err := l.await(ctx, w, delay)
-	if err != nil {
-		ctx, done := turn.Detached(ctx)
-		defer done()
-		leave(ctx)
-	} else if receipt := turn.ReceiptOf(ctx); receipt != nil {
-		receipt.Add(undo)
-	}
-	return err
-}
-
-// release refunds the units that w took at began, for each limit whose units can be
-// refunded without being granted twice. It ignores errors: units that cannot be
-// refunded stay spent.
-func (l *Limiter) release(ctx context.Context, w *waiter, began time.Time, decisions []Decision) {
-	for i, b := range l.bounds {
-		taken := turn.Taken{
-			Queues: l.policy.Algorithm.Queues(), Age: time.Since(began), ResetAfter: decisions[i].ResetAfter,
-		}
-		if taken.Undo() == turn.Refund {
-			granted := turn.WithSource(ctx, decisions[i].Degraded != ReasonNone)
-			_, _ = b.Apply(granted, StoreClock, w.key, Refund, w.cost)
-		}
-	}
 }
 
 func refusal(d Decision) error {

@@ -1,6 +1,8 @@
 package algo_test
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -127,6 +129,18 @@ var concurrencyMutations = []struct{ mistake, old, new string }{
 	{"reset_after of the last hold in the list", "last = max(last, list[i].deadline)", "last = list[i].deadline"},
 	{"retry_after ignores free slots", "asked - (l.w.limit - l.s.b)", "asked"},
 	{"an expired hold stays", "return hold.deadline <= t\n", "return hold.deadline < t\n"},
+}
+
+// The page on testing has the number of injected bugs.
+func TestPageHasNumberOfMutations(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/internals/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(" %d injected faults in Lua", len(mutations)+len(concurrencyMutations)); !strings.Contains(string(page), want) {
+		t.Errorf("docs/internals/testing.md does not have the text %q", want)
+	}
 }
 
 // TestConcurrencyComparisonDetectsMutations checks that the comparison of the two

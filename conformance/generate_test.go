@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the generated files anew; those w
 // answers come from an independent model in math/big rationals, not from the tested
 // code.
 func TestGeneratedFilesMatchModel(t *testing.T) {
-	for i, f := range append(generatedFiles(t, shipped()), severalLimits(), changedLimits(), holds(t)) {
+	for i, f := range append(generatedFiles(t, shipped()), severalLimits(), changedLimits(), holds(t), concurrency(t)) {
 		t.Run(f.Name, func(t *testing.T) {
 			name := filepath.FromSlash(f.Name)
 			text := encode(t, f)
@@ -102,6 +102,9 @@ func (g generator) scaled(least, most int64) int64 {
 // limit returns a common limit for every third vector and any accepted limit for the
 // others.
 func (g generator) limit(a algo.Algorithm, n int) headgate.Limit {
+	if a.Name.OnlyHolds() {
+		return headgate.Limit{Rate: g.scaled(1, []int64{4, 64, 1e6}[n%3]), Concurrent: true}
+	}
 	for {
 		l := headgate.Limit{Rate: g.scaled(1, headgate.MaxUnits), Period: time.Duration(g.scaled(1000, headgate.MaxPeriod.Microseconds())) * time.Microsecond}
 		if n%3 == 0 {

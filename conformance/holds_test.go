@@ -22,7 +22,7 @@ func holds(t *testing.T) conformance.File {
 	g := newGenerator(f.Seed)
 	algorithms := slices.DeleteFunc(shipped(), func(a algo.Algorithm) bool { return !a.Name.CanHold() })
 	for n := range 8 * len(algorithms) {
-		v := g.holds(algorithms[n%len(algorithms)], n)
+		v := g.holds(algorithms[n%len(algorithms)], n, ratesVerbs)
 		if v.Limit.PeriodUS == 0 {
 			v.Limit.EdgesUS = calendarEdges(t, limitOf(t, *v.Limit), v.Timeline[0].TimeUS, v.Timeline[len(v.Timeline)-1].TimeUS)
 		}
@@ -30,6 +30,30 @@ func holds(t *testing.T) conformance.File {
 	}
 	return f
 }
+
+// concurrency returns the file of timelines with slots.
+func concurrency(t *testing.T) conformance.File {
+	t.Helper()
+	f := conformance.File{
+		Name:  "generated/concurrency.json",
+		About: "Random holds of slots on one key, answered by a model that looks at every deadline.", Seed: 2026_0400,
+	}
+	a, err := algo.Named(headgate.Concurrency)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGenerator(f.Seed)
+	for n := range 24 {
+		f.Vectors = append(f.Vectors, g.holds(a, n, slotsVerbs))
+	}
+	return f
+}
+
+// The verbs of the steps, with their frequencies. Only a hold takes slots.
+var (
+	ratesVerbs = []string{"hold", "hold", "hold", "commit", "commit", "commit", "extend", "cancel", "debit", "up_to", "take", "take", "refund"}
+	slotsVerbs = []string{"hold", "hold", "hold", "hold", "commit", "commit", "extend", "extend", "cancel", "peek", "peek"}
+)
 
 // modelledHolds is a key of the model, with the ids of all its holds.
 type modelledHolds struct {
@@ -42,7 +66,7 @@ type modelledHolds struct {
 
 // holds returns a timeline of one key. Its limit has at most a million units, so that the
 // state represents every debit.
-func (g generator) holds(a algo.Algorithm, n int) conformance.Vector {
+func (g generator) holds(a algo.Algorithm, n int, verbs []string) conformance.Vector {
 	l := g.limit(a, n)
 	for l.Capacity() > 1e6 || l.Rate > 1e6 {
 		l = g.limit(a, n)
@@ -50,6 +74,9 @@ func (g generator) holds(a algo.Algorithm, n int) conformance.Vector {
 	v := conformance.Vector{
 		Name: fmt.Sprintf("random_%02d", n+1), Algorithm: string(a.Name), Limit: numbers(l),
 		OnExpiry: []string{"keep", "release"}[g.IntN(2)], ExcessPolicy: []string{"owe", "clip"}[g.IntN(2)],
+	}
+	if a.Name.OnlyHolds() {
+		v.OnExpiry = "release"
 	}
 	k := &modelledHolds{Holds: model.NewHolds(a.Name), limit: l, amounts: map[string]int64{}, deadlines: map[string]int64{}}
 	k.Release, k.Clip = v.OnExpiry == "release", v.ExcessPolicy == "clip"
@@ -59,7 +86,7 @@ func (g generator) holds(a algo.Algorithm, n int) conformance.Vector {
 	for range 24 {
 		now = max(floor, g.next(now, l, k.last, false))
 		s := conformance.Step{TimeUS: now, Key: "a"}
-		g.operation(&s, k)
+		g.operation(&s, k, verbs)
 		v.Timeline, v.Answers = append(v.Timeline, s), append(v.Answers, k.play(s))
 		if k.Key.Peek(l, now, 0).ResetAfter == 0 {
 			floor = now
@@ -69,8 +96,8 @@ func (g generator) holds(a algo.Algorithm, n int) conformance.Vector {
 }
 
 // operation sets the verb and the arguments of a step.
-func (g generator) operation(s *conformance.Step, k *modelledHolds) {
-	s.Verb = []string{"hold", "hold", "hold", "commit", "commit", "commit", "extend", "cancel", "debit", "up_to", "take", "take", "refund"}[g.IntN(13)]
+func (g generator) operation(s *conformance.Step, k *modelledHolds, verbs []string) {
+	s.Verb = verbs[g.IntN(len(verbs))]
 	used := len(k.amounts)
 	switch s.ID = fmt.Sprintf("h%d", g.IntN(used+1)); {
 	case s.Verb == "hold" && g.IntN(6) > 0:
@@ -112,11 +139,9 @@ func (k *modelledHolds) play(s conformance.Step) (a conformance.Answer) {
 			return a
 		}
 	}
-	if a.Replayed || s.Verb == "extend" {
-		k.last = k.Key.Peek(k.limit, s.TimeUS, 0)
-	}
 	switch l, t := k.limit, s.TimeUS; {
 	case a.Replayed:
+		k.last = k.Key.Peek(l, t, 0)
 	case s.Verb == "hold":
 		if k.last = k.Hold(l, t, s.ID, s.Cost, t+s.TTLUS); k.last.Allowed {
 			k.amounts[s.ID], k.deadlines[s.ID] = s.Cost, t+s.TTLUS
@@ -124,6 +149,7 @@ func (k *modelledHolds) play(s conformance.Step) (a conformance.Answer) {
 	case s.Verb == "extend":
 		k.Extend(s.ID, t+s.TTLUS)
 		k.deadlines[s.ID] = t + s.TTLUS
+		k.last = k.Key.Peek(l, t, 0)
 	case s.Verb == "commit", s.Verb == "cancel":
 		k.last = k.Commit(l, t, s.ID, s.Actual)
 	case s.Verb == "debit":
@@ -131,6 +157,8 @@ func (k *modelledHolds) play(s conformance.Step) (a conformance.Answer) {
 	case s.Verb == "up_to":
 		a.Granted, k.last = k.TakeUpTo(l, t, s.Cost)
 		k.last = k.Key.Peek(l, t, 0)
+	case s.Verb == "peek":
+		k.last = k.Key.Peek(l, t, s.Cost)
 	case s.Verb == "take":
 		k.last = k.Take(l, t, s.Cost)
 	case s.Verb == "refund":

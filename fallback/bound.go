@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/turn"
 )
 
 // bound is a rule that was bound to the inner store and, in the mode local, also to the
@@ -23,12 +22,6 @@ type bound struct {
 func (b *bound) Apply(
 	ctx context.Context, now headgate.Instant, key string, verb headgate.Verb, cost int64,
 ) (headgate.Decision, error) {
-	if verb == headgate.Refund && turn.SourceOf(ctx) == turn.FallbackSource {
-		if err := b.refundLocal(ctx, now, key, cost); err != nil {
-			return headgate.Decision{}, err
-		}
-		verb, cost = headgate.Peek, 0
-	}
 	c, v := b.store.enter(ctx, storeCall{bound: b.inner, key: key})
 	if v.err != nil {
 		return b.applyFailureMode(ctx, v, now, key, verb, cost)
@@ -51,9 +44,6 @@ func (b *bound) applyFailureMode(
 		return headgate.Decision{}, v.err
 	case b.local == nil:
 		return b.allow(v), nil
-	}
-	if verb == headgate.Refund && turn.SourceOf(ctx) == turn.StoreSource {
-		verb, cost = headgate.Peek, 0
 	}
 	d, err := b.local.Apply(ctx, now, key, verb, cost)
 	return degraded(d, err, v)
@@ -141,20 +131,6 @@ func (b *bound) Cancel(
 		return b.cancelFailureMode(ctx, v, now, key, cost, token)
 	}
 	return d, nil
-}
-
-// refundLocal refunds units that were granted by the failure mode.
-func (b *bound) refundLocal(ctx context.Context, now headgate.Instant, key string, cost int64) error {
-	if b.store.closed.Load() {
-		return headgate.ErrClosed
-	}
-	if b.local == nil {
-		return nil
-	}
-	if _, err := b.local.Apply(ctx, now, key, headgate.Refund, cost); err != nil {
-		return fmt.Errorf("fallback: refund locally: %w", err)
-	}
-	return nil
 }
 
 // cancelLocal cancels a reservation that was made by the failure mode.

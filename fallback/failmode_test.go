@@ -9,7 +9,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 	"github.com/headgate/headgate/fallback"
-	"github.com/headgate/headgate/internal/turn"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -300,36 +299,5 @@ func TestLocalMemoryIsBounded(t *testing.T) {
 	}
 	if got := local.Stats().Bytes; got > 1<<20 {
 		t.Errorf("200,000 keys: got %d bytes want at most 1 MiB", got)
-	}
-}
-
-// A refund that names the store that granted its units goes to that store or is dropped.
-func TestRefundUsesGrantingStore(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		degraded, unavailable bool  // at the take; at the refund
-		inner, local          int64 // what remains at the end
-	}{
-		"granted by the store, which is available":         {false, false, 10, 3},
-		"granted by the store, which is unavailable":       {false, true, 8, 3},
-		"granted locally, store unavailable":               {true, true, 8, 5},
-		"granted locally, store available again meanwhile": {true, false, 8, 5},
-	} {
-		s := newOutageTest(t)
-		b := s.bind(headgate.TokenBucket, "10/1h", headgate.FailLocal)
-		s.do(b, headgate.Take, 2)
-		s.fail()
-		s.do(b, headgate.Take, 2) // of a share of 5
-		if !tt.unavailable {
-			s.recover()
-		}
-		ctx := turn.WithSource(background, tt.degraded)
-		if _, err := b.Apply(ctx, noon, "key", headgate.Refund, 2); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		s.fail()
-		s.requireRemaining(b, tt.local, name+": left locally")
-		s.recover()
-		s.requireRemaining(b, tt.inner, name+": left in the store")
 	}
 }

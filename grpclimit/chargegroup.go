@@ -65,6 +65,7 @@ type requestState struct {
 	admission.Request
 	mask    uint32         // bit i is set if charge i of the group applies
 	varies  bool           // whether a charge that applies has a Limits function
+	adjusts bool           // whether a charge that applies has an AdjustCost function
 	charges []*boundCharge // the charges that apply, one for each part of the request
 	peer    client
 	text    strings.Builder // memory for the values of the header fields
@@ -100,6 +101,7 @@ func (g *group) collect(ctx context.Context, call Call, q *requestState) error {
 			return err
 		}
 		q.varies = q.varies || c.variants != nil
+		q.adjusts = q.adjusts || c.AdjustCost != nil
 		q.Charge(bound, c.Key.compiled.Text(keyRequest{ctx, call, &q.peer}), cost)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/root"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -53,17 +54,20 @@ type ClientOptions struct {
 type Client struct {
 	opts    ClientOptions
 	charges []clientCharge
-	alive   *headgate.KeepAlive // extends the slots of calls in progress
+	alive   *headgate.KeepAlive // extends the holds of calls
 }
 
 // clientCharge is a charge with the limiter for its policy.
 type clientCharge struct {
 	Charge
 	limiter *headgate.Limiter
+	canHold bool // whether a hold can take the units
 }
 
 // NewClient returns interceptors that charge each call, before it is sent, with every
-// charge that applies, one charge after another; each may have to wait. NewClient
+// charge that applies. If the units of all of them are available and no other call waits
+// for them, one store operation makes all charges. Otherwise they are made one after
+// another; each may have to wait. NewClient
 // returns the errors of headgate.New, and an error that matches [ErrInvalidOptions] for
 // invalid options and keys. It does no I/O. It does not take ownership of the store:
 // the caller must close the store. opts may be nil.
@@ -91,14 +95,22 @@ func NewClient(store headgate.Store, opts *ClientOptions, charges ...Charge) (*C
 		if err != nil {
 			return nil, err
 		}
-		if limiter.OnlyHolds() && charge.PerMessage {
-			return nil, fmt.Errorf("%w: charge %d has PerMessage and a limit of concurrent work, but a message has no end; use either", ErrInvalidOptions, i+1)
+		_, holds := store.(headgate.HoldStore)
+		queues := charge.Policy.Algorithm.Queues()
+		if err := charge.checkMessage(i, limiter.OnlyHolds()); err != nil {
+			return nil, err
+		}
+		if charge.AdjustCost != nil {
+			one := []admission.Charge{{Queues: queues}}
+			if err := admission.CheckHolds(store, one, "AdjustCost", ErrInvalidOptions); err != nil {
+				return nil, fmt.Errorf("charge %d: %w", i+1, err)
+			}
 		}
 		if charge.Limits != nil && charge.Policy.Name == "" {
 			return nil, fmt.Errorf("%w: a charge with Limits has a policy without a name, so the limits would not share state; "+
 				"name it with headgate.MustNamedPolicy", ErrInvalidOptions)
 		}
-		c.charges = append(c.charges, clientCharge{charge, limiter})
+		c.charges = append(c.charges, clientCharge{charge, limiter, holds && !queues})
 	}
 	if err := admission.Check(all, false, ErrInvalidOptions); err != nil {
 		return nil, err
@@ -127,11 +139,11 @@ func (c *Client) Unary(
 		return invoker(ctx, method, req, reply, cc, opts...)
 	}
 	for sent := 0; ; sent++ {
-		slots, err := c.wait(ctx, call, wholeCall)
+		held, err := c.wait(ctx, call, wholeCall)
 		if err != nil {
 			return err
 		}
-		err = slots.during(ctx, func() error { return invoker(ctx, method, req, reply, cc, opts...) })
+		err = held.during(ctx, call, reply, func() error { return invoker(ctx, method, req, reply, cc, opts...) })
 		if sent >= c.opts.Retries || !c.awaitRetry(ctx, err) {
 			return err
 		}
@@ -150,29 +162,42 @@ func (c *Client) Stream(
 	if c.skips(ctx, call) {
 		return streamer(ctx, desc, cc, method, opts...)
 	}
-	slots, err := c.wait(ctx, call, streamOpen)
+	held, err := c.wait(ctx, call, streamOpen)
 	if err != nil {
 		return nil, err
 	}
-	var stream grpc.ClientStream
-	opened := false
+	stream, err := openStream(ctx, call, held, desc, opts, func(opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		return streamer(ctx, desc, cc, method, opts...)
+	})
+	if err == nil && c.chargesMessages() {
+		stream = &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}
+	}
+	return stream, err
+}
+
+// openStream opens a stream with open. The holds of the call, which may be nil, end with
+// the stream, or immediately if it cannot be opened.
+func openStream(
+	ctx context.Context, call Call, held *clientHolds, desc *grpc.StreamDesc, opts []grpc.CallOption,
+	open func(opts ...grpc.CallOption) (grpc.ClientStream, error),
+) (stream grpc.ClientStream, err error) {
+	if held == nil {
+		return open(opts...)
+	}
+	s, opened := newHeldStream(ctx, call, held, desc), false
 	defer func() {
-		if !opened { // also if the streamer panics
-			slots.end(ctx)
+		if !opened { // also if open panics
+			s.abandon(err)
 		}
 	}()
-	if slots != nil { // a stream can also end without RecvMsg, for example if the connection is closed
-		opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(error) { slots.end(ctx) }))
-	}
-	if stream, err = streamer(ctx, desc, cc, method, opts...); err != nil {
+	// a stream can also end without RecvMsg, for example if the connection is closed
+	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(s.finished))
+	if stream, err = open(opts...); err != nil {
 		return stream, err
 	}
 	opened = true
-	stream = slots.until(ctx, stream, desc)
-	if c.chargesMessages() {
-		stream = &clientStream{ClientStream: stream, ctx: ctx, client: c, call: call}
-	}
-	return stream, nil
+	s.opened(stream)
+	return s, nil
 }
 
 // clientStream is a stream on which SendMsg waits before it sends a message.
@@ -213,8 +238,7 @@ func (s *clientStream) waitContext() context.Context {
 func (s *clientStream) SendMsg(m any) error {
 	call := s.call
 	call.Message = m
-	slots, err := s.client.wait(s.waitContext(), call, streamMessage)
-	if slots.end(s.ctx); err != nil {
+	if _, err := s.client.wait(s.waitContext(), call, streamMessage); err != nil { // no hold: see checkMessage
 		return err
 	}
 	return s.ClientStream.SendMsg(m)
@@ -254,48 +278,58 @@ func (c *Client) chargesMessages() bool {
 }
 
 // wait blocks until all charges of call for the phase p are made. If one charge fails,
-// wait refunds the charges that were made before it and returns an error. It returns the
-// slots that the call holds, or nil.
-func (c *Client) wait(ctx context.Context, call Call, p phase) (held *clientSlots, err error) {
-	var receipt *turn.Receipt // records the charges that are already made, to refund them
-	finished := false
-	defer func() {
-		if !finished { // a function of a charge panicked
-			held.undo(ctx)
-		}
-	}()
-	if len(c.charges) > 1 {
-		ctx, receipt = turn.WithReceipt(ctx)
+// wait cancels the charges that were made before it and returns an error. It returns the
+// holds that end with the call, or nil.
+func (c *Client) wait(ctx context.Context, call Call, p phase) (*clientHolds, error) {
+	var room [4]clientPart
+	parts := c.parts(room[:0], ctx, call, p)
+	if c.takeNow(ctx, parts) {
+		return nil, nil
 	}
+	held := &clientHolds{alive: c.alive}
+	for i := range parts {
+		part := &parts[i]
+		err := held.make(ctx, part, i == len(parts)-1)
+		if err != nil {
+			err = c.waitError(ctx, call, part.charge.Policy.Name, err)
+		}
+		if err != nil {
+			held.undo(ctx)
+			return nil, err
+		}
+	}
+	return held.sent(ctx), nil
+}
+
+// parts appends the charges that apply to a call in the phase p to dst.
+func (c *Client) parts(dst []clientPart, ctx context.Context, call Call, p phase) []clientPart {
 	for i := range c.charges {
 		charge := &c.charges[i]
 		if !p.includes(&charge.Charge) || !charge.applies(ctx, call) {
 			continue
 		}
-		key, cost := charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), charge.cost(ctx, call)
-		limiter, err := charge.limiterFor(ctx, call)
-		switch {
-		case err != nil:
-		case limiter.OnlyHolds():
-			if held == nil {
-				held = &clientSlots{alive: c.alive}
-			}
-			err = held.take(ctx, limiter, key, cost)
-		default:
-			err = limiter.WaitN(ctx, key, cost)
-		}
-		if err != nil {
-			err = c.waitError(ctx, call, charge.Policy.Name, err)
-		}
-		if err != nil {
-			receipt.Undo(ctx)
-			held.undo(ctx)
-			finished = true
-			return nil, err
-		}
+		part := clientPart{charge: charge, key: charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), cost: charge.cost(ctx, call)}
+		part.limiter, part.err = charge.limiterFor(ctx, call)
+		dst = append(dst, part)
 	}
-	finished = true
-	return held, nil
+	return dst
+}
+
+// takeNow makes several charges in one store operation, if all their units are available
+// and no other call waits for them. It reports whether it has made them.
+func (c *Client) takeNow(ctx context.Context, parts []clientPart) bool {
+	if len(parts) < 2 {
+		return false
+	}
+	checks := make([]headgate.Check, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		if p.err != nil || p.charge.AdjustCost != nil {
+			return false
+		}
+		checks[i] = headgate.Check{Limiter: p.limiter, Key: p.key, Cost: p.cost}
+	}
+	return root.TakeNow(ctx, checks)
 }
 
 // limiterFor returns the limiter with the limits of a call.

@@ -199,6 +199,18 @@ func waitForRemaining(t *testing.T, l *headgate.Limiter, remaining int64) {
 // newRedisServer returns a server limit with a store on Redis and a local fallback.
 func newRedisServer(t *testing.T, redis *testserver.RedisServer, on headgate.OnStoreError, o headgate.Observer) *grpclimit.Server {
 	t.Helper()
+	p := policy("calls-"+string(on), "2/1h")
+	p.OnStoreError = on
+	l, err := grpclimit.NewServer(openRedis(t, redis), &grpclimit.Options{Observer: o}, globalCharge(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// openRedis returns a store on Redis with a fallback for each failure mode.
+func openRedis(t *testing.T, redis *testserver.RedisServer) headgate.Store {
+	t.Helper()
 	inner, err := redisstore.Open("redis://"+redis.Addr(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -208,11 +220,5 @@ func newRedisServer(t *testing.T, redis *testserver.RedisServer, on headgate.OnS
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	p := policy("calls-"+string(on), "2/1h")
-	p.OnStoreError = on
-	l, err := grpclimit.NewServer(store, &grpclimit.Options{Observer: o}, globalCharge(p))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return store
 }

@@ -119,6 +119,46 @@ func ExampleNewClient() {
 	// true true
 }
 
+// A call is charged for the messages that it has sent. Its number is known only at the
+// end of the stream.
+func ExampleCharge_adjustCost() {
+	store := memstore.New(nil)
+	messages := headgate.MustNamedPolicy("messages", "1000/1h")
+	// [snippet adjustcost]
+	limit, err := grpclimit.NewServer(store, nil, grpclimit.Charge{
+		Policy: messages, // for example 1000/1h
+		Key:    grpclimit.Method(),
+		Cost:   func(context.Context, grpclimit.Call) int64 { return 100 }, // the highest likely cost
+		AdjustCost: func(_ context.Context, r grpclimit.Response) int64 {
+			if r.Code != codes.OK {
+				return r.Charged
+			}
+			return r.Responses
+		},
+	})
+	// [end adjustcost]
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(limit.Unary), grpc.ChainStreamInterceptor(limit.Stream))
+	pb.RegisterTestServiceServer(server, &service{})
+	client, stop := run(server)
+	w := &testServer{client: client}
+	sent, _, err := w.echo(context.Background(), 7)
+	fmt.Println(sent, "messages,", err)
+	stop()
+
+	limiter, err := headgate.New(store, messages, nil)
+	if err != nil {
+		panic(err)
+	}
+	left, err := limiter.PeekN(context.Background(), pb.TestService_FullDuplexCall_FullMethodName, 0)
+	fmt.Println(left.Remaining, err)
+	// Output:
+	// 7 messages, <nil>
+	// 993 <nil>
+}
+
 // run starts a server on loopback and connects a client.
 func run(server *grpc.Server, opts ...grpc.DialOption) (client pb.TestServiceClient, stop func()) {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")

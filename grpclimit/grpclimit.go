@@ -87,6 +87,44 @@ type Charge struct {
 	// stream, instead of once to the call. A server charges a message after it has
 	// arrived, a client before it is sent. A unary call counts as one message.
 	PerMessage bool
+	// AdjustCost returns the final cost of a call after its handler has returned, and on
+	// a client after the call or stream has ended. A lower cost than the charge has the
+	// same effect as if it had been charged at the beginning. For a higher cost,
+	// HoldSettings.ExcessPolicy of the policy defines whether the difference is owed,
+	// which is the default, or spent as far as units remain. If AdjustCost is nil, the
+	// charge is not changed. See [OnlyFailures] and [OnlyCodes].
+	//
+	// Only the original charge limits parallel calls, so Cost should return the highest
+	// likely cost. A hold charges it, is extended while the call is in progress, and is
+	// committed when the call has ended, with one store operation each: see
+	// [headgate.Limiter.Hold]. The cost is also adjusted if the client disconnected, the
+	// deadline has passed, or the handler panicked. AdjustCost gets the context of the
+	// call, which may have ended. The original charge stays after a crash, if the key has
+	// too many open holds (HoldSettings), and after an error of the commit, which is
+	// reported only to the observer. If AdjustCost itself panics, the charges that are
+	// not yet adjusted stay, too.
+	//
+	// NewServer returns an error if a charge of the server has a leaky bucket, because
+	// later calls have already been given their delays. NewClient does so for the charge
+	// itself. Both return an error if the store does not support holds, or if the charge
+	// has PerMessage.
+	AdjustCost func(context.Context, Response) int64
+}
+
+// slotsSetting is the name of a limit such as “16 concurrent” in errors.
+const slotsSetting = "a limit of concurrent work"
+
+// checkMessage returns an error if charge i has PerMessage and requires a hold: a message
+// has no end. slots is whether its policy limits concurrent work.
+func (c *Charge) checkMessage(i int, slots bool) error {
+	setting := "AdjustCost"
+	switch {
+	case !c.PerMessage || !slots && c.AdjustCost == nil:
+		return nil
+	case slots:
+		setting = slotsSetting
+	}
+	return fmt.Errorf("%w: charge %d has PerMessage and %s, but a message has no end; use either", ErrInvalidOptions, i+1, setting)
 }
 
 // Call describes the call or message that is charged.
@@ -151,7 +189,8 @@ type Options struct {
 	// metadata, so that clients use their own backoff.
 	Pushback time.Duration
 	// Observer receives every decision, as one event for each charge. It also receives
-	// the cancellation or refund of a call that ended while it waited in a queue. nil
+	// each cost that AdjustCost changed, with the verb “commit”, and the cancellation of
+	// a reservation when a call ended while it waited in a queue. nil
 	// means no observer.
 	Observer headgate.Observer
 }

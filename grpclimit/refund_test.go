@@ -2,11 +2,13 @@ package grpclimit_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/grpclimit"
@@ -101,4 +103,78 @@ func TestUnitsOfEndedWindowAreNotRefunded(t *testing.T) {
 			t.Errorf("canceled in the next window: got %+v, error %v want 2 remaining", d, err)
 		}
 	})
+}
+
+// A call that fails while it waits for a charge has the same effect on an earlier charge
+// as if it had not been made, whatever others have spent since. A refund would leave 10.
+func TestChargesBeforeFailedWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, bucket := memstore.New(nil), policy("bucket", "1/s burst 10")
+		first := globalCharge(bucket)
+		first.Cost = func(context.Context, grpclimit.Call) int64 { return 10 }
+		w := sides["client"](t, store, nil, &service{}, first, globalCharge(policy("long", "1/1h")))
+		defer w.stop()
+		_, _, err := w.empty(t.Context())
+		mustCode(t, "the first call", err, codes.OK)
+		time.Sleep(10 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() { _, _, err := w.empty(ctx); failed <- err }()
+		time.Sleep(8 * time.Second)
+		other, err := headgate.New(store, bucket, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := other.AllowN(t.Context(), "", 5); err != nil || !d.Allowed {
+			t.Fatalf("others: got %+v, error %v want 5 units", d, err)
+		}
+		time.Sleep(time.Second)
+		cancel()
+		mustCode(t, "cancelled", <-failed, codes.Canceled)
+		synctest.Wait()
+		if got := remaining(t, store, bucket); got != 6 {
+			t.Errorf("got %d units left want 6", got)
+		}
+	})
+}
+
+// Charges that are all available are made in one store operation. Otherwise a call whose
+// last charge is denied holds the first one, and cancels it.
+func TestStoreCallsOfSeveralCharges(t *testing.T) {
+	t.Parallel()
+	store := &countingStore{HoldStore: memstore.New(nil)}
+	w := sides["client"](t, store, nil, &service{}, globalCharge(policy("first", "5/366d")), globalCharge(policy("second", "2/366d")))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for i, want := range []int64{1, 2, 4} { // the third tries all, and holds the first; a cancel has one key
+		_, _, err := w.empty(ctx)
+		if code := map[bool]codes.Code{true: codes.ResourceExhausted, false: codes.OK}[i == 2]; status.Code(err) != code {
+			t.Errorf("call %d: got %v want %v", i+1, err, code)
+		}
+		if got := store.calls.Load(); got != want {
+			t.Errorf("after call %d: got %d store operations want %d", i+1, got, want)
+		}
+	}
+	if got := remaining(t, store.HoldStore, policy("first", "5/366d")); got != 3 {
+		t.Errorf("got %d units left want 3", got)
+	}
+}
+
+// countingStore counts the operations that involve several keys or holds.
+type countingStore struct {
+	headgate.HoldStore
+	calls atomic.Int64
+}
+
+func (s *countingStore) ApplyAll(ctx context.Context, now headgate.Instant, ops []headgate.Op, peek bool, decisions []headgate.Decision) error {
+	s.calls.Add(1)
+	return s.HoldStore.ApplyAll(ctx, now, ops, peek, decisions)
+}
+
+func (s *countingStore) ApplyHolds(
+	ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
+) (headgate.Instant, error) {
+	s.calls.Add(1)
+	return s.HoldStore.ApplyHolds(ctx, now, verb, ttl, ops, results)
 }

@@ -2,8 +2,8 @@ package grpclimit
 
 import (
 	"context"
-	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -64,7 +64,7 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 		}
 		s.add(b)
 	}
-	if err := checkSlots(store, charges, bound); err != nil {
+	if err := checkHolds(store, charges, bound); err != nil {
 		return nil, err
 	}
 	s.keeper = admission.NewKeeper(store, headgate.DefaultKeepAliveTTL)
@@ -77,19 +77,25 @@ func NewServer(store headgate.Store, opts *Options, charges ...Charge) (*Server,
 	return s, nil
 }
 
-// checkSlots returns an error for a charge of slots that the store or PerMessage does not
-// permit.
-func checkSlots(store headgate.Store, charges []Charge, bound []admission.Charge) error {
-	for i := range bound {
-		if !bound[i].Slots {
-			continue
+// checkHolds returns an error for a charge that requires a hold, if the store, PerMessage
+// or a queue does not permit it.
+func checkHolds(store headgate.Store, charges []Charge, bound []admission.Charge) error {
+	setting := ""
+	for i := range charges {
+		if err := charges[i].checkMessage(i, bound[i].Slots); err != nil {
+			return err
 		}
-		if charges[i].PerMessage {
-			return fmt.Errorf("%w: charge %d has PerMessage and a limit of concurrent work, but a message has no end; use either", ErrInvalidOptions, i+1)
+		switch {
+		case bound[i].Slots:
+			setting = slotsSetting
+		case charges[i].AdjustCost != nil && setting == "":
+			setting = "AdjustCost"
 		}
-		return admission.CheckHolds(store, bound, "a limit of concurrent work", ErrInvalidOptions)
 	}
-	return nil
+	if setting == "" {
+		return nil
+	}
+	return admission.CheckHolds(store, bound, setting, ErrInvalidOptions)
 }
 
 // add adds a charge to the groups that include it.
@@ -110,12 +116,17 @@ func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return handler(ctx, req)
 	}
 	fields, held, err := s.admit(ctx, &s.unary, call)
-	defer held.end(ctx) // also if the handler panics
 	if err != nil {
 		_ = grpc.SetTrailer(ctx, fields) // returns an error only if ctx has no stream
 		return nil, err
 	}
+	out := unfinished(call)
+	defer func() { held.end(ctx, &out) }() // also if the handler panics
+	out.Requests = 1
 	resp, err := handler(ctx, req)
+	if out.finish(err); err == nil {
+		out.Responses, out.Message = 1, resp
+	}
 	if err != nil {
 		_ = grpc.SetTrailer(ctx, fields) // a trailer, because clients cannot retry after a header
 		return resp, err
@@ -134,13 +145,15 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return handler(srv, ss)
 	}
 	fields, held, err := s.admit(ctx, &s.opening, call)
-	defer held.end(ctx) // also if the handler panics
 	if err != nil {
 		ss.SetTrailer(fields)
 		return err
 	}
-	limited := &serverStream{ServerStream: ss, server: s, call: call, fields: fields}
+	limited := &serverStream{ServerStream: ss, server: s, call: call, fields: fields, adjusts: held != nil && held.adjusts}
+	out := unfinished(call)
+	defer func() { held.end(ctx, limited.count(&out)) }() // also if the handler panics
 	err = handler(srv, limited)
+	out.finish(err)
 	limited.setUnsentFields(err)
 	return err
 }
@@ -151,8 +164,8 @@ func (s *Server) skips(ctx context.Context, call Call) bool {
 
 // admit charges a call and, if its decision has a delay, waits for that delay. If the
 // call is not allowed, it returns an error. Both for allowed and for denied calls, it
-// returns the metadata to send, which may be nil. If the call holds slots, held is not
-// nil, and the caller must end it.
+// returns the metadata to send, which may be nil. If the call has a hold, held is not
+// nil, err is nil, and the caller must end it.
 func (s *Server) admit(ctx context.Context, g *group, call Call) (fields metadata.MD, held *requestState, err error) {
 	q := requestStates.Get().(*requestState)
 	fields, err = s.decide(ctx, g, call, q)
@@ -173,7 +186,7 @@ func (s *Server) decide(ctx context.Context, g *group, call Call, q *requestStat
 		return nil, nil
 	}
 	var d headgate.Decision
-	if q.HasSlots() {
+	if q.adjusts || q.HasSlots() {
 		d, err = q.DecideAndHold(ctx, headgate.DefaultKeepAliveTTL)
 		q.Keep(s.keeper)
 	} else {
@@ -194,11 +207,17 @@ func (s *Server) decide(ctx context.Context, g *group, call Call, q *requestStat
 	return g.fieldMetadata(q, &d), nil
 }
 
-// end makes the slots of a call available. q may be nil.
-func (q *requestState) end(ctx context.Context) {
-	if q != nil {
+// end ends the hold of a call: it adjusts the costs to how the call ended, and makes its
+// slots available. q may be nil.
+func (q *requestState) end(ctx context.Context, out *Response) {
+	if q == nil {
+		return
+	}
+	defer q.release()
+	if q.adjusts {
+		q.adjust(ctx, *out)
+	} else {
 		q.ReleaseSlots(ctx)
-		q.release()
 	}
 }
 
@@ -241,7 +260,11 @@ type serverStream struct {
 	call   Call
 	denied error // error of the denied message, or nil; accessed by the receiving goroutine only
 
+	adjusts        bool         // whether the response of the stream adjusts a cost
+	received, sent atomic.Int64 // number of messages
+
 	mu         sync.Mutex
+	last       any         // last message that was sent, if adjusts is true
 	fields     metadata.MD // rate limit fields to send with the header
 	headerSent bool        // whether the fields were added to the header
 }
@@ -255,13 +278,13 @@ func (s *serverStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	s.received.Add(1)
 	if len(s.server.messages.charges) == 0 {
 		return nil
 	}
 	call := s.call
 	call.Message = m
-	fields, held, err := s.server.admit(s.Context(), &s.server.messages, call)
-	held.end(s.Context())
+	fields, _, err := s.server.admit(s.Context(), &s.server.messages, call) // has no hold: see checkMessage
 	if s.denied = err; err != nil {
 		s.replaceFields(fields)
 	}
@@ -271,7 +294,23 @@ func (s *serverStream) RecvMsg(m any) error {
 // SendMsg sends the header with the rate limit fields before the first message.
 func (s *serverStream) SendMsg(m any) error {
 	s.setHeaderFields()
-	return s.ServerStream.SendMsg(m)
+	if err := s.ServerStream.SendMsg(m); err != nil {
+		return err
+	}
+	if s.sent.Add(1); s.adjusts {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.last = m
+	}
+	return nil
+}
+
+// count records the messages of the stream in out and returns out.
+func (s *serverStream) count(out *Response) *Response {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.Requests, out.Responses, out.Message = s.received.Load(), s.sent.Load(), s.last
+	return out
 }
 
 // SendHeader sends the header with md and the rate limit fields.

@@ -152,7 +152,7 @@ type Options struct {
 	HoldTTL time.Duration
 	// Observer receives one event for each charge of a decided request. It also
 	// receives each cost that AdjustCost changed, with the verb “commit”, and each
-	// cancellation or refund for a request that left a queue early. nil means no
+	// cancellation of a reservation when a request left a queue early. nil means no
 	// observer.
 	Observer headgate.Observer
 }

@@ -179,17 +179,14 @@ func (s *requestState) serveAndAdjust(w http.ResponseWriter, r *http.Request, ne
 // of resp.
 func (s *requestState) adjust(r *http.Request, resp Response) {
 	resp.Request = r
-	costs := make([]int64, len(s.charges))
-	for i := range s.charges {
-		costs[i] = admission.AsCharged
-	}
-	defer s.Settle(r.Context(), costs) // also if AdjustCost panics
-	for i := range s.charges {
-		if adjust := s.charges[i].charge.adjust; adjust != nil {
-			resp.Charged = s.charges[i].cost
-			costs[i] = max(adjust(resp), 0)
+	s.Adjust(r.Context(), func(i int, charged int64) int64 {
+		adjust := s.charges[i].charge.adjust
+		if adjust == nil {
+			return admission.AsCharged
 		}
-	}
+		resp.Charged = charged
+		return max(adjust(resp), 0)
+	})
 }
 
 // responseOf returns how a request ended. The fields Request and Charged are not set.

@@ -3,9 +3,19 @@ package memstore
 import (
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/algo"
 )
+
+// An open hold needs at most the memory that is counted for it.
+func TestSizeOfHold(t *testing.T) {
+	t.Parallel()
+	if got := unsafe.Sizeof(algo.Hold{}); got > holdBytes {
+		t.Errorf("got %d bytes want at most %d", got, holdBytes)
+	}
+}
 
 // The record of a hold replaces that of an earlier hold with the same id, and needs no
 // further memory.

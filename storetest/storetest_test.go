@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,6 +187,18 @@ func TestSuiteCatchesPlantedFaults(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The page on testing has the number of faults.
+func TestPageHasNumberOfFaults(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/internals/testing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("faults in Lua and %d in stores", len(caughtBy)); !strings.Contains(string(page), want) {
+		t.Errorf("docs/internals/testing.md does not have the text %q", want)
 	}
 }
 

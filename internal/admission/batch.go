@@ -1,6 +1,8 @@
 // Package admission charges a request under one or more limits, delays it in a queue,
-// and refunds units that it does not need. Every package that limits requests uses it,
-// so that all of them follow the same rule: see [turn.Taken.Undo].
+// and corrects the charge when the cost is known. Every package that limits requests
+// uses it, so that all of them follow the same rule. It refunds nothing: a charge whose
+// cost is not yet known is a hold, and a request that leaves its queue cancels its
+// reservation, if the queue is its only limit. All other charges stay.
 package admission
 
 import (
@@ -8,23 +10,18 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/micros"
 	"github.com/headgate/headgate/internal/root"
 	"github.com/headgate/headgate/internal/turn"
 )
 
 // Batch is the list of operations for one request. Either all of them are made, or
 // none. The zero value is empty and ready for use; [Batch.Reset] keeps the memory for
-// the next request. After Take, only Release may be called concurrently.
+// the next request.
 type Batch struct {
 	Ops       []headgate.Op
 	Decisions []headgate.Decision // decisions in the order of Ops
 
-	isQueue  []bool // for each op, whether the algorithm has a queue
-	anyQueue bool   // true if any element of isQueue is true
-	hasTime  bool   // true if now and taken are set
-	now      headgate.Instant
-	taken    time.Time
+	anyQueue bool                      // true if the algorithm of an op has a queue
 	reserved bool                      // true if the only op is a reservation that is not yet due
 	token    headgate.ReservationToken // token of the reservation
 
@@ -39,7 +36,6 @@ type Batch struct {
 func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 	b.Ops = append(b.Ops, headgate.Op{Bound: bound, Key: key, Cost: cost})
 	b.Decisions = append(b.Decisions, headgate.Decision{})
-	b.isQueue = append(b.isQueue, queues)
 	b.anyQueue = b.anyQueue || queues
 }
 
@@ -51,27 +47,22 @@ func (b *Batch) Reset() {
 	clear(b.held)
 	b.Ops, b.held = b.Ops[:0], b.held[:0]
 	b.Decisions = b.Decisions[:0]
-	b.isQueue = b.isQueue[:0]
-	b.anyQueue, b.hasTime, b.reserved, b.slots = false, false, false, false
+	b.anyQueue, b.reserved, b.slots = false, false, false
 	b.keeper, b.kept = nil, nil
 }
 
-// MarkTaken records now as the time of the operations. Take calls it for a
-// batch with a queue. For any other batch that may be released, call it before Take.
-// Otherwise [Batch.Release] assumes that the units were just spent, and refunds them
-// even if they have become available again.
-func (b *Batch) MarkTaken(now headgate.Instant) { b.hasTime, b.now, b.taken = true, now, time.Now() }
-
 // Take applies all operations at the time now, and sets the
-// decisions. A single operation on a queue is made as a reservation, so that Release
+// decisions. A single operation on a queue is made as a reservation, so that CancelPlace
 // can cancel it; the decision is the same as for a plain take. Take normally makes one
 // store operation and allocates nothing. If the local fallback makes the reservation,
-// Take may make up to five store operations.
+// Take may make up to five store operations. With several operations, a queue and a
+// deadline, it makes two: the first is a peek, and if the delay ends after the deadline,
+// nothing is spent. [Batch.Await] then returns an error immediately.
 func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Instant) (err error) {
-	if b.anyQueue {
-		b.MarkTaken(now)
-	}
 	if len(b.Ops) > 1 {
+		if late, err := b.isLate(ctx, store, now); late || err != nil {
+			return err
+		}
 		return root.ApplyAll(ctx, store, now, b.Ops, false, b.Decisions)
 	}
 	op := &b.Ops[0]
@@ -80,6 +71,21 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 	}
 	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
 	return err
+}
+
+// isLate reports whether the operations would be allowed with a delay that ends after the
+// deadline of ctx. What is taken from a queue and other limits together cannot be
+// cancelled. If isLate returns true, it has set the decisions to those of a peek.
+func (b *Batch) isLate(ctx context.Context, store headgate.Store, now headgate.Instant) (bool, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok || !b.anyQueue {
+		return false, nil
+	}
+	if err := root.ApplyAll(ctx, store, now, b.Ops, true, b.Decisions); err != nil {
+		return false, err
+	}
+	d := root.Combine(b.Decisions)
+	return d.Allowed && d.Delay > 0 && time.Now().Add(d.Delay).After(deadline), nil
 }
 
 // book reserves units in a queue. A reservation does not check the length of the queue,
@@ -124,7 +130,7 @@ func (b *Batch) reserve(
 }
 
 // Await blocks an allowed request for delay. If it returns an error, which is that of
-// [turn.Await], the request has left and the caller must release its units.
+// [turn.Await], the request has left and the caller must call CancelPlace.
 func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 	if delay > 0 {
 		if err := turn.Await(ctx, time.Now().Add(delay)); err != nil {
@@ -135,35 +141,16 @@ func (b *Batch) Await(ctx context.Context, delay time.Duration) error {
 	return nil
 }
 
-// Release refunds the units of the operation at index i or cancels its reservation,
-// unless units would be granted twice. It returns the action and the decision after the
-// action. [turn.Keep] means that nothing was refunded. Release makes at most one store
+// CancelPlace cancels the reservation of a request that has left its queue, which has no
+// effect if there is a later one. All other charges stay. It returns the decision after
+// the cancellation, and whether there was a reservation. It makes at most one store
 // operation.
-func (b *Batch) Release(ctx context.Context, now headgate.Instant, i int) (did turn.Action, d headgate.Decision, err error) {
-	op, degraded := &b.Ops[i], b.Decisions[i].Degraded != headgate.ReasonNone
-	taken := turn.Taken{
-		Queues: b.isQueue[i], Reserved: b.reserved, Age: b.age(now), ResetAfter: b.Decisions[i].ResetAfter,
+func (b *Batch) CancelPlace(ctx context.Context, now headgate.Instant) (cancelled bool, d headgate.Decision, err error) {
+	if !b.reserved {
+		return false, d, nil
 	}
-	switch did = taken.Undo(); did {
-	case turn.Cancel:
-		d, err = op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token)
-	case turn.Refund:
-		d, err = op.Bound.Apply(turn.WithSource(ctx, degraded), now, op.Key, headgate.Refund, op.Cost)
-		if !degraded && d.Degraded != headgate.ReasonNone {
-			did = turn.Keep // the store granted the units and is unavailable
-		}
-	}
-	return did, d, err
-}
-
-// age returns the time since the operations were made.
-func (b *Batch) age(now headgate.Instant) time.Duration {
-	switch {
-	case !b.hasTime:
-		return 0
-	case now != headgate.StoreClock && b.now != headgate.StoreClock:
-		return micros.Duration(int64(now - b.now))
-	default:
-		return time.Since(b.taken)
-	}
+	b.reserved = false
+	op := &b.Ops[0]
+	d, err = op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token)
+	return true, d, err
 }

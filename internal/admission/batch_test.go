@@ -10,7 +10,6 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/key"
-	"github.com/headgate/headgate/internal/turn"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -25,29 +24,8 @@ func bind(t *testing.T, store headgate.Store, a headgate.Algorithm, limit string
 	return b
 }
 
-// The age of a charge is measured on the clock of the caller.
-func TestReleaseUsesCallerTime(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		after time.Duration
-		want  turn.Action
-	}{{0, turn.Refund}, {time.Second - time.Microsecond, turn.Refund}, {time.Second, turn.Keep}, {time.Hour, turn.Keep}} {
-		store := memstore.New(nil)
-		var b admission.Batch
-		b.Add(bind(t, store, headgate.TokenBucket, "5/5s"), false, "k", 1)
-		b.MarkTaken(noon)
-		if err := b.Take(t.Context(), store, noon); err != nil {
-			t.Fatal(err)
-		}
-		did, _, err := b.Release(t.Context(), noon+headgate.Instant(tt.after.Microseconds()), 0)
-		if err != nil || did != tt.want {
-			t.Errorf("%v later: got %v, error %v want %v", tt.after, did, err, tt.want)
-		}
-	}
-}
-
-// A reservation that is due is not cancelled.
-func TestReleaseAfterReservationIsDue(t *testing.T) {
+// A reservation is cancelled once, and only before it is due.
+func TestCancelPlace(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)
 	var b admission.Batch
@@ -59,8 +37,59 @@ func TestReleaseAfterReservationIsDue(t *testing.T) {
 		if err := b.Await(t.Context(), b.Decisions[0].Delay); err != nil {
 			t.Fatal(err)
 		}
-		if did, _, err := b.Release(t.Context(), headgate.StoreClock, 0); err != nil || did != turn.Keep {
-			t.Errorf("after its turn: got %v, error %v want nothing done", did, err)
+		if cancelled, _, err := b.CancelPlace(t.Context(), headgate.StoreClock); err != nil || cancelled {
+			t.Errorf("after its turn: got %v, error %v want nothing cancelled", cancelled, err)
+		}
+	}
+	b.Reset()
+	b.Add(bind(t, store, headgate.LeakyBucket, "1/1h queue 9"), true, "k", 1)
+	for i := range 2 {
+		if err := b.Take(t.Context(), store, headgate.StoreClock); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []bool{i == 1, false} {
+			if cancelled, _, err := b.CancelPlace(t.Context(), headgate.StoreClock); err != nil || cancelled != want {
+				t.Errorf("request %d: got %v, error %v want %v", i+1, cancelled, err, want)
+			}
+		}
+	}
+}
+
+// A request with a queue and another limit spends nothing if its turn is after its
+// deadline. Without a deadline, or before it, it spends both.
+func TestTakeAfterDeadline(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(nil)
+	bucket, queue := bind(t, store, headgate.TokenBucket, "9/1h"), bind(t, store, headgate.LeakyBucket, "1/1h queue 9")
+	var b admission.Batch
+	for i, tt := range []struct {
+		timeout time.Duration
+		left    int64
+		delay   time.Duration
+	}{{0, 8, 0}, {time.Minute, 8, time.Hour}, {2 * time.Hour, 7, time.Hour}, {0, 6, 2 * time.Hour}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if tt.timeout > 0 {
+			ctx, cancel = context.WithTimeout(t.Context(), tt.timeout)
+		}
+		b.Reset()
+		b.Add(bucket, false, "k", 1)
+		b.Add(queue, true, "k", 1)
+		if err := b.Take(ctx, store, headgate.StoreClock); err != nil {
+			t.Fatal(err)
+		}
+		if d := b.Decisions[1]; !d.Allowed || d.Delay.Round(time.Minute) != tt.delay {
+			t.Errorf("request %d: got %+v want a delay of %v", i+1, d, tt.delay)
+		}
+		if tt.timeout != time.Minute {
+			cancel() // the client leaves
+		}
+		want := map[bool]error{true: context.DeadlineExceeded, false: context.Canceled}[tt.timeout == time.Minute]
+		if err := b.Await(ctx, b.Decisions[1].Delay); tt.delay > 0 && !errors.Is(err, want) {
+			t.Errorf("request %d: got error %v want %v", i+1, err, want)
+		}
+		cancel()
+		if d, err := bucket.Apply(t.Context(), headgate.StoreClock, "k", headgate.Peek, 0); err != nil || d.Remaining != tt.left {
+			t.Errorf("request %d: got %d units left, error %v want %d", i+1, d.Remaining, err, tt.left)
 		}
 	}
 }

@@ -73,11 +73,7 @@ func (q *Request) HasSlots() bool { return q.slots }
 // ReleaseSlots ends the hold of DecideAndHold with the costs that were charged: units of
 // rates stay spent, and slots become available. It does nothing if there is no hold.
 func (q *Request) ReleaseSlots(ctx context.Context) {
-	costs := make([]int64, len(q.parts))
-	for i := range costs {
-		costs[i] = AsCharged
-	}
-	q.Settle(ctx, costs)
+	q.Adjust(ctx, func(int, int64) int64 { return AsCharged })
 }
 
 // AsCharged is an actual cost for [Request.Settle]: what the hold has charged, which may
@@ -104,7 +100,7 @@ func (q *Request) combined(err error) (d headgate.Decision, _ error) {
 }
 
 // AwaitTurn blocks the allowed request for delay. If the request ends earlier, AwaitTurn
-// releases its units and returns the error of [turn.Await].
+// cancels its reservation and returns the error of [turn.Await].
 func (q *Request) AwaitTurn(ctx context.Context, delay time.Duration) error {
 	err := q.Await(ctx, delay)
 	if err == nil {
@@ -112,31 +108,11 @@ func (q *Request) AwaitTurn(ctx context.Context, delay time.Duration) error {
 	}
 	ctx, done := turn.Detached(ctx)
 	defer done()
-	for i := range q.parts {
-		q.releasePart(ctx, &q.parts[i])
+	if cancelled, d, failed := q.CancelPlace(ctx, headgate.StoreClock); cancelled {
+		p := &q.parts[0] // only a request with one limit has a reservation
+		q.observe(p, "cancel", p.Cost, []headgate.Decision{d}, failed)
 	}
 	return err
-}
-
-// releasePart releases the units of each limit of a charge; see [Batch.Release]. Units
-// that cannot be released stay spent.
-func (q *Request) releasePart(ctx context.Context, p *Part) {
-	done := turn.Keep
-	var failed error
-	var decisions []headgate.Decision
-	for i := range p.Charge.Limits {
-		did, d, err := q.Release(ctx, headgate.StoreClock, p.first+i)
-		if did == turn.Keep {
-			continue
-		}
-		if done = max(done, did); err != nil {
-			failed = err
-		}
-		decisions = append(decisions, d)
-	}
-	if len(decisions) > 0 {
-		q.observe(p, done.String(), p.Cost, decisions, failed)
-	}
 }
 
 // Settle ends the hold of DecideAndHold with the actual cost of each charge, or
@@ -168,6 +144,19 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 		if uncounted := q.uncounted(p, opened, costs); actual[i] != p.Cost || uncounted > 0 {
 			q.observeCommit(p, actual[i], uncounted, err)
 		}
+	}
+}
+
+// Adjust is Settle with the costs that final returns. charged is the cost of charge i. If
+// final panics, the costs of the remaining charges do not change.
+func (q *Request) Adjust(ctx context.Context, final func(i int, charged int64) int64) {
+	costs := make([]int64, len(q.parts))
+	for i := range costs {
+		costs[i] = AsCharged
+	}
+	defer q.Settle(ctx, costs) // also if final panics
+	for i := range costs {
+		costs[i] = final(i, q.parts[i].Cost)
 	}
 }
 

@@ -25,4 +25,9 @@ var (
 	HoldID     any // func(string) (headgate.HoldID, error)
 	CheckTTL   any // func(time.Duration) error
 	InstantNow any // func(Instant) Instant
+	// func(*headgate.Limiter, context.Context, string, int64, time.Duration)
+	// (*headgate.Hold, error)
+	WaitHold    any
+	SettleHolds any // func(context.Context, []*headgate.Hold)
+	TakeNow     any // func(context.Context, []headgate.Check) bool
 )

@@ -29,6 +29,12 @@ var (
 	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
+
+	waitHold = hooks.WaitHold.(func(
+		*headgate.Limiter, context.Context, string, int64, time.Duration,
+	) (*headgate.Hold, error))
+	settleHolds = hooks.SettleHolds.(func(context.Context, []*headgate.Hold))
+	takeNow     = hooks.TakeNow.(func(context.Context, []headgate.Check) bool)
 )
 
 // Combine merges the decisions of several limits on one request into one decision; see
@@ -101,3 +107,19 @@ func CheckTTL(ttl time.Duration) error { return checkTTL(ttl) }
 // InstantNow returns now, or the time of this process for [headgate.StoreClock]. It is
 // the instant of an operation that no store executes.
 func InstantNow(now headgate.Instant) headgate.Instant { return instantNow(now) }
+
+// WaitHold is like [headgate.Limiter.WaitN], and opens a hold that expires after ttl. The
+// limiter must not have a queue. The hold is nil if the units were spent without one,
+// because the key has too many open holds, or there is no memory for another one.
+func WaitHold(ctx context.Context, l *headgate.Limiter, key string, cost int64, ttl time.Duration) (*headgate.Hold, error) {
+	return waitHold(l, ctx, key, cost, ttl)
+}
+
+// SettleHolds ends holds of one store with the amounts that they have charged, without an
+// event for the observer. It makes one store operation.
+func SettleHolds(ctx context.Context, holds []*headgate.Hold) { settleHolds(ctx, holds) }
+
+// TakeNow takes the costs of all checks, or of none, and reports whether it has taken
+// them. It takes nothing if a caller of [headgate.Limiter.WaitN] waits for one of the
+// keys, or if an algorithm has a queue or requires a hold.
+func TakeNow(ctx context.Context, checks []headgate.Check) bool { return takeNow(ctx, checks) }

@@ -1,7 +1,6 @@
 // Package turn has what all callers of limits with a queue share: waiting until a
-// request is due, the context of store calls after the request, and the rule for units
-// that were spent but are not needed. It imports only the standard library, so that the
-// root package can use it. Package admission applies it to stores.
+// request is due, and the context of store calls after the request. It imports only the
+// standard library, so that the root package can use it.
 package turn
 
 import (

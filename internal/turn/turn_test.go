@@ -10,28 +10,6 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-func TestUndo(t *testing.T) {
-	t.Parallel()
-	const s = time.Second
-	for name, tt := range map[string]struct {
-		taken turn.Taken
-		want  turn.Action
-	}{
-		"just taken":                          {turn.Taken{ResetAfter: s}, turn.Refund},
-		"partly regained":                     {turn.Taken{Age: s - 1, ResetAfter: s}, turn.Refund},
-		"regained":                            {turn.Taken{Age: s, ResetAfter: s}, turn.Keep},
-		"nothing was taken":                   {turn.Taken{}, turn.Keep},
-		"booked in a queue":                   {turn.Taken{Queues: true, Reserved: true, ResetAfter: s}, turn.Cancel},
-		"booked in a bucket":                  {turn.Taken{Reserved: true, ResetAfter: s}, turn.Cancel},
-		"in a queue, with other limits":       {turn.Taken{Queues: true, ResetAfter: s}, turn.Keep},
-		"booked, and its turn should be past": {turn.Taken{Reserved: true, Age: 2 * s, ResetAfter: s}, turn.Cancel},
-	} {
-		if got := tt.taken.Undo(); got != tt.want {
-			t.Errorf("%s: got %v want %v", name, got, tt.want)
-		}
-	}
-}
-
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	const turnAfter = time.Second
@@ -115,26 +93,4 @@ func TestDetached(t *testing.T) {
 			t.Errorf("after StoreTimeout: got error %v want it ended", ctx.Err())
 		}
 	})
-}
-
-func TestReceipt(t *testing.T) {
-	t.Parallel()
-	if r := turn.ReceiptOf(t.Context()); r != nil {
-		t.Errorf("of a context without a receipt: got %v want nil", r)
-	}
-	parent, end := context.WithCancel(t.Context())
-	ctx, receipt := turn.WithReceipt(parent)
-	var undone []int
-	for i := range 3 {
-		turn.ReceiptOf(ctx).Add(func(ctx context.Context) {
-			if ctx.Err() == nil {
-				undone = append(undone, i)
-			}
-		})
-	}
-	end()
-	receipt.Undo(ctx)
-	if len(undone) != 3 {
-		t.Errorf("undone with a context that has not ended: %v want all three", undone)
-	}
 }

@@ -143,7 +143,7 @@ func (s *scenario) run(t *testing.T, c Caller) {
 	}
 	time.Sleep(500 * time.Millisecond)
 	synctest.Wait()
-	s.compareLeft(t, store)
+	s.compareLeft(t, store, c.OneByOne)
 	for i, r := range s.requests {
 		if got := <-ahead[i]; got != r.ahead {
 			t.Errorf("request %d: goes ahead at %v want %v (%v: never)", i+1, got, r.ahead, never)
@@ -183,8 +183,12 @@ func (r request) send(t *testing.T, began time.Time, send func(context.Context) 
 }
 
 // compareLeft compares the remaining units of each policy with the expected number.
-func (s *scenario) compareLeft(t *testing.T, store headgate.Store) {
-	for i, want := range s.left {
+func (s *scenario) compareLeft(t *testing.T, store headgate.Store, oneByOne bool) {
+	left := s.left
+	if !oneByOne && s.stay != nil {
+		left = s.stay
+	}
+	for i, want := range left {
 		l, err := headgate.New(store, s.policies[i], nil)
 		if err != nil {
 			t.Fatal(err)

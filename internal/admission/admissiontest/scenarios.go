@@ -25,6 +25,7 @@ type scenario struct {
 	policies []headgate.Policy
 	requests []request
 	left     []int64 // expected remaining units of each policy; empty means any
+	stay     []int64 // the same for callers that charge all policies together; empty means left
 }
 
 // request is one request of a scenario. The fields are times since the start; 0 in
@@ -74,16 +75,23 @@ func (s *scenario) parse(keyword, value string) (err error) {
 		err = parseInstants(fields, &r.arrives, &r.leaves, &r.deadline, &r.ahead)
 		s.requests = append(s.requests, r)
 	case keyword == "left" && len(fields) <= len(s.policies):
-		s.left = make([]int64, len(fields))
-		for i, field := range fields {
-			if s.left[i], err = strconv.ParseInt(field, 10, 64); err != nil {
-				return err
-			}
-		}
+		s.left, err = parseUnits(fields)
+	case keyword == "stay" && len(fields) <= len(s.policies):
+		s.stay, err = parseUnits(fields)
 	default:
 		return errors.New("unknown keyword, wrong number of values, or wrong order")
 	}
 	return err
+}
+
+func parseUnits(fields []string) ([]int64, error) {
+	units := make([]int64, len(fields))
+	var failed error
+	for i, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
+		units[i], failed = n, errors.Join(failed, err)
+	}
+	return units, failed
 }
 
 // parseInstants parses each field into the corresponding instant. “-” leaves it

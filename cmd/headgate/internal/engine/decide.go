@@ -207,9 +207,6 @@ func (s *ActiveConfig) chargeEnforced(ctx context.Context, now headgate.Instant,
 	if !a.mayWait {
 		return s.apply(ctx, now, verb, &a.enforced, 0, len(a.enforced.Ops))
 	}
-	if len(a.Shadows) > 0 {
-		a.shadowed.MarkTaken(now)
-	}
 	return a.enforced.Take(ctx, s.store, now)
 }
 

@@ -54,7 +54,7 @@ type Event struct {
 	// An observer that keeps counters per shard avoids contention between processors.
 	Shard  uint32
 	answer *Answer
-	checks []Check // nil for the refund of a request that left its queue
+	checks []Check // nil for the cancellation when a request left its queue
 }
 
 // Rules returns the enforced limits, in the order of the request. The list is complete

@@ -18,12 +18,10 @@ func (s *ActiveConfig) Admit(ctx context.Context, checks []Check, a *Answer) err
 }
 
 // Await blocks for the delay of a request that Admit allowed with a Delay. If ctx ends
-// first, Await cancels the request's place in the queue, refunds its other charges
-// unless a refund would grant units twice, and returns the error of ctx. If the
-// deadline of ctx is before the end of the delay, it does so immediately and returns
-// [context.DeadlineExceeded]. The observer receives an event with the verb Refund if a
-// charge was refunded or a reservation was cancelled, and no event if all charges stay
-// spent.
+// first, Await cancels the request's place in the queue, if it has no other limit, and
+// returns the error of ctx. All other charges stay. If the deadline of ctx is before the
+// end of the delay, Await does so immediately and returns [context.DeadlineExceeded]. The
+// observer receives an event with the verb Refund if a reservation was cancelled.
 func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
 	defer a.clearKeys()
 	err := a.enforced.Await(ctx, a.Delay)
@@ -33,33 +31,15 @@ func (s *ActiveConfig) Await(ctx context.Context, a *Answer) error {
 	return err
 }
 
-// cancel refunds the charges of a request that leaves its queue, and cancels its
-// reservations.
+// cancel cancels the reservation of a request that leaves its queue.
 func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	ctx, done := turn.Detached(ctx)
 	defer done()
 	if s.observer != nil {
 		s.begin(a)
 	}
-	released, err := a.enforced.release(ctx, 0, len(a.enforced.Ops))
-	for i := range a.Shadows {
-		if w := &a.Shadows[i]; w.Decision.Allowed {
-			_, _ = a.shadowed.release(ctx, w.first, w.end) // an error in shadow mode must not affect the request
-		}
-	}
-	if s.observer != nil && released {
+	cancelled, _, err := a.enforced.CancelPlace(ctx, headgate.StoreClock)
+	if s.observer != nil && cancelled {
 		s.notify(Refund, nil, a, err)
 	}
-}
-
-// release refunds or cancels the charges with the indexes from, …, to-1. It reports
-// whether any charge was refunded or cancelled in the store. failed is the last error.
-func (c *charges) release(ctx context.Context, from, to int) (released bool, failed error) {
-	for i := from; i < to; i++ {
-		did, _, err := c.Release(ctx, headgate.StoreClock, i)
-		if released = released || did != turn.Keep; err != nil {
-			failed = err
-		}
-	}
-	return released, failed
 }

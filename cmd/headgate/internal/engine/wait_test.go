@@ -25,9 +25,9 @@ func (v *verbs) Observe(e *engine.Event) {
 	v.got, v.keys = append(v.got, e.Operation), append(v.keys, e.Key(0))
 }
 
-// A request that leaves its queue gets its other charges refunded, also those in shadow
-// mode.
-func TestAwaitReleasesShadows(t *testing.T) {
+// A request that leaves its queue keeps all charges, also those in shadow mode, if it has
+// another limit.
+func TestAwaitKeepsOtherCharges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		queue := headgate.MustPolicy("1/1s queue 5")
@@ -60,16 +60,43 @@ func TestAwaitReleasesShadows(t *testing.T) {
 		if err := s.Await(ctx, &a); !errors.Is(err, context.Canceled) {
 			t.Errorf("it leaves: got error %v want context.Canceled", err)
 		}
-		if want := []engine.Operation{engine.Take, engine.Take, engine.Refund}; !slices.Equal(heard.got, want) || heard.keys[2] != "k" {
-			t.Errorf("observed %v of keys %q want %v of k", heard.got, heard.keys, want)
+		if want := []engine.Operation{engine.Take, engine.Take}; !slices.Equal(heard.got, want) {
+			t.Errorf("observed %v want %v", heard.got, want)
 		}
-		for name, want := range map[string]int64{"bucket": 8, "watched": 8, "full": 0, "queue": 4} {
+		for name, want := range map[string]int64{"bucket": 7, "watched": 7, "full": 0, "queue": 4} {
 			if err := e.Decide(t.Context(), headgate.Peek, []engine.Check{{Policy: name, Key: "k"}}, &a); err != nil {
 				t.Fatal(err)
 			}
 			if a.Remaining != want {
 				t.Errorf("%s: got %d remaining want %d", name, a.Remaining, want)
 			}
+		}
+	})
+}
+
+// A cancelled reservation is observed, with its key.
+func TestAwaitObservesCancellation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		queue := headgate.MustPolicy("1/1s queue 5")
+		queue.Algorithm = headgate.LeakyBucket
+		e, _ := newEngine(t, &engine.Options{Policies: map[string]headgate.Policy{"queue": queue}})
+		heard := &verbs{}
+		s := e.WithObserver(heard, 1).ActiveConfig()
+		check := engine.Check{Policy: "queue", Key: "k", Cost: 1}
+		var a engine.Answer
+		for range 2 {
+			if err := s.Admit(t.Context(), []engine.Check{check}, &a); err != nil || !a.Allowed {
+				t.Fatalf("got %+v, error %v want it admitted", a.Decision, err)
+			}
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		if err := s.Await(ctx, &a); !errors.Is(err, context.Canceled) {
+			t.Errorf("got error %v want context.Canceled", err)
+		}
+		if want := []engine.Operation{engine.Take, engine.Take, engine.Refund}; !slices.Equal(heard.got, want) || heard.keys[2] != "k" {
+			t.Errorf("observed %v of keys %q want %v of k", heard.got, heard.keys, want)
 		}
 	})
 }

@@ -168,6 +168,11 @@ func windowOf(inline *engine.InlineLimit) string {
 	return window
 }
 
+// noEnd is the reason why a rule cannot limit concurrent work. A request with such a rule
+// would be an error, and Envoy by default forwards requests after an error.
+const noEnd = "Envoy does not report the end of a request, so a rule cannot limit concurrent work;" +
+	" write a limit with a period, such as 100/1m, and limit concurrent work with a hold: POST /v1/hold"
+
 // limitProblem returns an error message if the limit cannot be added to r, or "" if it
 // can.
 func (b *builder) limitProblem(r *Rule, limit headgate.Limit, algorithm headgate.Algorithm) string {
@@ -177,6 +182,8 @@ func (b *builder) limitProblem(r *Rule, limit headgate.Limit, algorithm headgate
 	}
 	var wrong *headgate.LimitError
 	switch {
+	case algorithm.OnlyHolds():
+		return ": " + noEnd
 	case errors.As(err, &wrong):
 		return fmt.Sprintf(": %s is %s; %s", wrong.Field, wrong.Value, wrong.Bound)
 	case err != nil:
@@ -195,6 +202,10 @@ func (b *builder) algorithm(from *value, fallback headgate.Algorithm) headgate.A
 	named, err := algo.Named(headgate.Algorithm(b.str(v)))
 	if err != nil || b.str(v) == "" {
 		b.fail(v, fmt.Sprintf("invalid algorithm '%s'", v.clipped()))
+		return fallback
+	}
+	if named.Name.OnlyHolds() {
+		b.fail(v, fmt.Sprintf("invalid algorithm '%s': %s", v.clipped(), noEnd))
 		return fallback
 	}
 	return named.Name
