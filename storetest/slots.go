@@ -21,6 +21,20 @@ func slotChecks() []check {
 		{name: "extend many holds in one call", rule: "one call extends several holds of one key and of others", once: checkExtendAll},
 		{name: "atomic slots", rule: "concurrent requests never hold more slots than the limit", once: checkAtomicSlots},
 		{name: "hold of slots and a rate", rule: "a hold of slots and a rate takes both or nothing", once: checkSlotsAndRates},
+		{name: "repeated hold of slots with another request", rule: "a repeated id with other keys or slots is a conflict and takes nothing; with the same ones it is replayed", once: ofSlots(checkHoldConflicts)},
+		{name: "repeated capped hold of slots", rule: "a repeated request of a capped hold of slots is recognized by its costs, also under a changed limit", once: ofSlots(checkCappedHolds)},
+		{name: "hold of slots of one key under several limits", rule: "a hold of slots of one key under several limits is an error and takes nothing", once: ofSlots(checkHoldOfVariants)},
+		{name: "records of ended holds of slots", rule: "a key keeps as many ended holds of slots as it may have open ones, those with the latest deadlines", once: ofSlots(checkEndedHolds)},
+		{name: "errors of holds of slots", rule: "a hold of slots that cannot be opened or ended is a typed error, and nothing is taken", once: ofSlots(checkHoldErrors)},
+	}
+}
+
+// ofSlots returns a check that tests holds of slots as holds of other algorithms.
+func ofSlots(test func(*tester, headgate.Algorithm)) func(*tester) {
+	return func(ts *tester) {
+		if ts.hasSlots() {
+			test(ts, headgate.Concurrency)
+		}
 	}
 }
 
