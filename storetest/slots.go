@@ -57,12 +57,7 @@ func checkSlots(ts *tester) {
 	if !ts.hasSlots() {
 		return
 	}
-	share := ts.options.Decisions/8/ts.options.Parallelism + 1
-	ts.parallel(ts.options.Parallelism, func(ts *tester) {
-		for compared := 0; compared < share; {
-			compared += ts.holdTrace(headgate.Concurrency)
-		}
-	})
+	ts.holdTraces(headgate.Concurrency, ts.options.Decisions/8)
 }
 
 // hold opens a hold of units slots.
