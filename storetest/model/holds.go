@@ -178,11 +178,15 @@ func (h *Holds) Extend(id string, deadline int64) {
 // Commit ends an open hold with the actual number of units.
 func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headgate.Decision {
 	open := h.find(id)
-	if open.units > 0 || actual > 0 {
+	none := open.units == 0 && actual == 0
+	if !none {
 		h.convert(l, t)
 	}
 	h.remove(open)
 	h.Ended.add(id, open.deadline)
+	if none {
+		return h.Peek(l, t, 0)
+	}
 	if s, ok := h.Key.state.(*slots); ok {
 		s.release(id)
 		return h.Peek(l, t, 0)
