@@ -9,6 +9,7 @@ SHELL       := /bin/bash
 
 FUZZTIME ?= 30s
 STEPS    ?= 100000000
+HOLD_STEPS ?= 1000000
 RUNS     ?= 50
 MUTATIONS ?= 1000000
 SEED     ?= $(shell date +%s)
@@ -185,6 +186,9 @@ soak: ## Long random tests: STEPS of Go against Lua (100 million), RUNS of store
 soak-stores: setup ## Long store tests: decisions, histories with faults, restarts, outages (on an idle machine)
 	go test ./redisstore -run 'TestConformanceModes/default|TestConformanceCluster' -count 1 -timeout 0 -v -decisions 1000000
 	go test ./memcachedstore -run 'TestStore$$' -count 1 -timeout 0 -v -decisions 1000000
+	go test ./memstore -run 'TestStore$$/(holds|slots)_equal' -count 1 -timeout 0 -v -hold-steps $(HOLD_STEPS)
+	go test ./redisstore -run 'TestConformanceModes/default/(holds|slots)_equal|TestConformanceCluster/(holds|slots)_equal' -count 1 -timeout 0 -v -hold-steps $(HOLD_STEPS)
+	go test ./memcachedstore -run 'TestStore$$/(holds|slots)_equal' -count 1 -timeout 0 -v -hold-steps $(HOLD_STEPS)
 	go test ./redisstore -run 'Histor|CrowdServerRestarts' -count 1 -timeout 0 -v -histories 500
 	go test ./memcachedstore -run 'Histor' -count 1 -timeout 0 -v -histories 500
 	go test ./redisstore -run LogMatchesAlgo -count 1 -timeout 0 -v -log-steps 3000000 -log-seed $(SEED)

@@ -154,13 +154,7 @@ func TestConcurrencyComparisonDetectsMutations(t *testing.T) {
 			if got := strings.Count(text, m.old); got != 1 {
 				t.Fatalf("%q stands %d times in the text, want once", m.old, got)
 			}
-			d, mutant := newGenerator(*seedFlag, uint64(950+i)), newLuaHoldsOf(t, strings.Replace(text, m.old, m.new, 1))
-			for range 5_000 {
-				if _, difference := compareHoldTrace(a, d, mutant); difference != "" {
-					return
-				}
-			}
-			t.Errorf("%q for %q was not found", m.new, m.old)
+			mustDetect(t, a, strings.Replace(text, m.old, m.new, 1), uint64(950+i))
 		})
 	}
 }

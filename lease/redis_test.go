@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -137,13 +136,13 @@ func TestKilledProcessesBlockLeasesForOneTTL(t *testing.T) {
 	for _, c := range g.children {
 		c.kill()
 	}
-	awaitDisconnected(t, server)
+	server.AwaitDisconnected(t)
 	inner, err := redisstore.Open(g.job.URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer inner.Close()
-	for killed := serverTime(t, server); serverTime(t, server).Sub(killed) <= headgate.DefaultLeaseTTL; {
+	for killed := server.Time(t); server.Time(t).Sub(killed) <= headgate.DefaultLeaseTTL; {
 		time.Sleep(time.Millisecond)
 	}
 	result, err := inner.ApplyLease(ctx, headgate.StoreClock, headgate.LeaseOp{
@@ -158,27 +157,6 @@ func TestKilledProcessesBlockLeasesForOneTTL(t *testing.T) {
 		t.Errorf("%d units are stranded, want at most %d", stranded, share)
 	}
 	t.Logf("%d units were allowed, and %d were stranded in %d killed processes", admitted, stranded, processes)
-}
-
-// awaitDisconnected waits until Redis has no clients other than the test. It has then
-// executed all their calls.
-func awaitDisconnected(t *testing.T, server *testserver.RedisServer) {
-	t.Helper()
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		clients := strings.Count(server.Do(t, "CLIENT", "LIST").Text, "\n")
-		if clients == 1 {
-			return
-		}
-		if time.Since(begun) > time.Minute {
-			t.Fatalf("%d clients are connected a minute after the processes were killed, want 1", clients)
-		}
-	}
-}
-
-func serverTime(t *testing.T, server *testserver.RedisServer) time.Time {
-	t.Helper()
-	now := server.Do(t, "TIME").Items
-	return time.UnixMicro(integer(t, now[0].Text)*1_000_000 + integer(t, now[1].Text))
 }
 
 // Eight processes with very different loads, together half of the limit, allow nearly

@@ -40,10 +40,14 @@ func openDrifting(t *testing.T, inner headgate.LeaseStore, err error) headgate.S
 }
 
 // Processes that hold slots are killed. Never more slots than the limit are under holds
-// that have not expired, and all slots become available again.
+// that have not expired, and all slots are available one TTL after the last kill.
 func TestSlotsOfKilledProcessesOnRedis(t *testing.T) {
-	holders().Run(t, func(t *testing.T) string {
-		return "redis://" + testserver.Redis(t).Addr()
+	var server *testserver.RedisServer
+	c := holders()
+	c.Server = func(string) crowd.Server { return server }
+	c.Run(t, func(t *testing.T) string {
+		server = testserver.Redis(t)
+		return "redis://" + server.Addr()
 	}, func(t *testing.T, address string) headgate.Store {
 		s, err := redisstore.Open(address, nil)
 		return openDrifting(t, s, err)
@@ -52,8 +56,12 @@ func TestSlotsOfKilledProcessesOnRedis(t *testing.T) {
 
 // TestSlotsOfKilledProcessesOnMemcached is the same test on memcached.
 func TestSlotsOfKilledProcessesOnMemcached(t *testing.T) {
-	holders().Run(t, func(t *testing.T) string {
-		return testserver.Memcached(t).Addr()
+	var server *testserver.MemcachedServer
+	c := holders()
+	c.Server = func(string) crowd.Server { return server }
+	c.Run(t, func(t *testing.T) string {
+		server = testserver.Memcached(t)
+		return server.Addr()
 	}, func(t *testing.T, address string) headgate.Store {
 		s, err := memcachedstore.New(&memcachedstore.Options{MaxTries: 1000}, address)
 		return openDrifting(t, s, err)

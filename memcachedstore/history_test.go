@@ -107,8 +107,12 @@ func TestCrowdOnOneKey(t *testing.T) {
 func TestCrowdOfHolders(t *testing.T) {
 	for a, limit := range map[headgate.Algorithm]string{headgate.Concurrency: "16 concurrent", headgate.TokenBucket: "16/366d"} {
 		t.Run(string(a), func(t *testing.T) {
-			c := crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit)}
-			c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
+			var server *testserver.MemcachedServer
+			c := crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit), Server: func(string) crowd.Server { return server }}
+			c.Run(t, func(t *testing.T) string {
+				server = testserver.Memcached(t)
+				return server.Addr()
+			}, func(t *testing.T, addr string) headgate.Store {
 				return open(t, &memcachedstore.Options{MaxTries: 1000}, addr)
 			})
 		})

@@ -102,15 +102,21 @@ func TestNewFromClient(t *testing.T) {
 // runs; 1000000 take some minutes.
 var decisionCount = flag.Int("decisions", 0, "decisions compared with the model; 0: few")
 
+// holdSteps is how many operations with holds are compared with the model.
+var holdSteps = flag.Int("hold-steps", 0, "operations in traces with holds that are compared with the model; 0: few")
+
 // suite returns a suite for stores over servers that compares this number of decisions
 // with the model.
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
-	o := storetest.Options{Decisions: decisions, Rounds: 20, Parallelism: 16}
+	o := storetest.Options{Decisions: decisions, Rounds: 20, Parallelism: 16, HoldSteps: decisions}
 	if testing.Short() {
-		o.Decisions, o.Rounds = min(decisions/6, 500), 2
+		o.Decisions, o.Rounds, o.HoldSteps = min(decisions/6, 500), 2, 0
 	}
 	if *decisionCount > 0 {
 		o.Decisions = *decisionCount
+	}
+	if *holdSteps > 0 {
+		o.HoldSteps = *holdSteps
 	}
 	o.TTLs = func() (map[string]time.Duration, error) {
 		all := make(map[string]time.Duration)

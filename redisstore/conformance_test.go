@@ -19,6 +19,13 @@ import (
 // whole suite runs; 1000000 take two minutes or more.
 var conformanceDecisions = flag.Int("decisions", 0, "decisions compared with the model in each mode of conformance; 0: few")
 
+// holdSteps is how many operations with holds are compared with the model.
+var holdSteps = flag.Int("hold-steps", 0, "operations in traces with holds that are compared with the model in each mode of conformance; 0: few")
+
+// longHoldSteps is the number of operations with holds in the default mode and in a
+// cluster, in the long tests.
+const longHoldSteps = 12_000
+
 // raceEnabled reports whether the race detector is on. It makes everything several
 // times slower.
 func raceEnabled() bool {
@@ -76,10 +83,13 @@ const longTimeout = 20 * time.Second
 func conformance(t *testing.T, o storetest.Options, k ttlInspector, open func(t *testing.T) headgate.Store) {
 	o.Decisions, o.Rounds, o.Parallelism = 8_000, 10, 24
 	if testing.Short() || raceEnabled() {
-		o.Decisions, o.Rounds, o.Parallelism = 600, 1, 12
+		o.Decisions, o.Rounds, o.Parallelism, o.HoldSteps = 600, 1, 12, 0
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions
+	}
+	if *holdSteps > 0 {
+		o.HoldSteps = *holdSteps
 	}
 	o.TTLs, o.RemoveTTL = k.ttls, k.persist
 	o.Run(t, func(t *testing.T) headgate.Store {
@@ -105,7 +115,11 @@ func TestConformanceModes(t *testing.T) {
 			if (testing.Short() || raceEnabled()) && c.opts.NoBatching != (c.opts.DenialCacheTTL < 0) {
 				return // the first and the second mode run all of the code
 			}
-			conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
+			o := storetest.Options{}
+			if c.name == "default" {
+				o.HoldSteps = longHoldSteps
+			}
+			conformance(t, o, k, func(t *testing.T) headgate.Store {
 				return open(t, "redis://"+server.Addr(), &c.opts)
 			})
 		})
@@ -140,7 +154,7 @@ func TestConformanceValkey(t *testing.T) {
 func TestConformanceCluster(t *testing.T) {
 	cluster := testserver.Cluster(t, 3, 0)
 	k := ttlInspector{t, cluster.Nodes}
-	conformance(t, storetest.Options{NonAtomic: true}, k, func(t *testing.T) headgate.Store {
+	conformance(t, storetest.Options{NonAtomic: true, HoldSteps: longHoldSteps}, k, func(t *testing.T) headgate.Store {
 		return open(t, "redis+cluster://"+strings.Join(cluster.Addrs(), ","), &redisstore.Options{Timeout: longTimeout})
 	})
 }

@@ -262,8 +262,11 @@ func TestCrowdOfHolders(t *testing.T) {
 			continue
 		}
 		t.Run(string(a), func(t *testing.T) {
-			crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit)}.Run(t, func(t *testing.T) string {
-				return "redis://" + testserver.Redis(t).Addr()
+			var server *testserver.RedisServer
+			c := crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit), Server: func(string) crowd.Server { return server }}
+			c.Run(t, func(t *testing.T) string {
+				server = testserver.Redis(t)
+				return "redis://" + server.Addr()
 			}, openStore)
 		})
 	}

@@ -85,7 +85,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		checked = append(checked, o)
 		key := opKey{o.redisKey, o.hold.id}
 		if same := x.same[key]; same != nil && x.mode != upToAll {
-			same.request.N = min(same.request.N+o.request.N, maxUnits)
+			same.request.N = min(same.request.N+o.request.N, x.maxSum())
 			same.hold.cost = min(same.hold.cost+o.hold.cost, maxUnits)
 			x.opOf = append(x.opOf, same)
 			continue
@@ -102,6 +102,15 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		return fmt.Errorf("redisstore: %w", err)
 	}
 	return x.checkSize()
+}
+
+// maxSum returns the number that takes the place of a larger sum of units. A hold of this
+// number is denied under every limit.
+func (x *holdTransaction) maxSum() int64 {
+	if x.verb == headgate.OpenHold {
+		return maxCost
+	}
+	return maxUnits
 }
 
 // setSums adds the checksums of the requests to the ids of holds that are opened. No

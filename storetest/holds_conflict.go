@@ -54,10 +54,11 @@ func checkHoldConflicts(ts *tester, a headgate.Algorithm) {
 	if !ts.hasHolds(a) {
 		return
 	}
-	p := conflictPlayer{ts, ts.limiter(a, "10/1h")}
+	text := "10/1h"
 	if a.OnlyHolds() {
-		p.limiter = ts.limiter(a, "10 concurrent")
+		text = "10 concurrent"
 	}
+	p := conflictPlayer{ts, ts.limiter(a, text)}
 	for i, c := range []struct {
 		costs, remaining, after [3]int64
 		others                  [][3]int64

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -16,21 +17,36 @@ func checkHolds(ts *tester, a headgate.Algorithm) {
 	if !ts.hasHolds(a) {
 		return
 	}
-	share := ts.options.Decisions/4/len(ts.options.algorithms())/ts.options.Parallelism + 1
+	ts.holdTraces(a, ts.options.Decisions/4/len(ts.options.algorithms()))
+}
+
+// holdTraces plays random traces with the given number of steps, or with the algorithm's
+// share of Options.HoldSteps.
+func (ts *tester) holdTraces(a headgate.Algorithm, steps int) {
+	if all := ts.options.HoldSteps; all > 0 {
+		steps = all / ts.options.holdAlgorithms()
+	}
+	var played, traces atomic.Int64
 	ts.parallel(ts.options.Parallelism, func(ts *tester) {
-		for compared := 0; compared < share; {
-			compared += ts.holdTrace(a)
+		for compared := 0; compared <= steps/ts.options.Parallelism; traces.Add(1) {
+			n := ts.holdTrace(a)
+			compared += n
+			played.Add(int64(n))
 		}
 	})
+	ts.summary = fmt.Sprintf("%d traces, %d operations, each with the state of both keys after it; 0 differ", traces.Load(), played.Load())
 }
 
 // holdPlayer plays a trace of operations with holds, on the store and on the model.
 type holdPlayer struct {
 	keyPlayer
-	settings headgate.HoldSettings
-	limiter  *headgate.Limiter
-	keys     [2]*model.Holds
-	holds    []*playedHold
+	algorithm headgate.Algorithm
+	changing  bool // whether the limit changes
+	single    bool // whether only the first key is used
+	settings  headgate.HoldSettings
+	limiter   *headgate.Limiter
+	keys      [2]*model.Holds
+	holds     []*playedHold
 }
 
 // playedHold is a hold that was opened in the trace.
@@ -46,13 +62,20 @@ type playedHold struct {
 
 // holdTrace plays one random trace and returns its number of steps.
 func (ts *tester) holdTrace(a headgate.Algorithm) int {
-	p := &holdPlayer{keyPlayer: ts.newKeyPlayer(ts.holdLimit(a))}
+	p := &holdPlayer{keyPlayer: ts.newKeyPlayer(ts.holdLimit(a)), algorithm: a, changing: ts.random.IntN(3) == 0}
+	if p.changing {
+		p.limit = p.changedLimit(a)
+		for !validForHolds(a, p.limit) {
+			p.limit = p.changedLimit(a)
+		}
+	}
 	p.settings = headgate.HoldSettings{
 		OnExpiry: headgate.OnExpiry(ts.random.IntN(3)), ExcessPolicy: headgate.ExcessPolicy(ts.random.IntN(2)),
 	}
 	if a.OnlyHolds() {
 		p.settings.OnExpiry = headgate.DefaultExpiry
 	}
+	p.single = p.changing && p.settings.OnExpiry == headgate.ReleaseExpired
 	p.limiter = ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{p.limit}, Holds: p.settings})
 	for i := range p.keys {
 		p.keys[i] = model.NewHolds(a)
@@ -70,7 +93,7 @@ func (ts *tester) holdTrace(a headgate.Algorithm) int {
 func (ts *tester) holdLimit(a headgate.Algorithm) headgate.Limit {
 	for {
 		l := randomLimit(ts.random, a)
-		if l.Rate <= 1e6 && l.Capacity() <= 1e6 && l.Capacity()/l.Rate*periodOf(l) < 1e13 {
+		if validForHolds(a, l) {
 			return l
 		}
 	}
@@ -79,6 +102,9 @@ func (ts *tester) holdLimit(a headgate.Algorithm) headgate.Limit {
 var keyNames = [2]string{"first", "second"}
 
 func (p *holdPlayer) step() {
+	if p.changing && p.random.IntN(8) == 0 {
+		p.changeLimit()
+	}
 	p.advance(p.untilDeadline)
 	for i := range p.keys {
 		for _, id := range p.keys[i].Begin(p.limit, p.at) {
@@ -86,6 +112,9 @@ func (p *holdPlayer) step() {
 		}
 	}
 	key := p.random.IntN(8) / 7
+	if p.single {
+		key = 0
+	}
 	switch p.random.IntN(12) {
 	case 0, 1:
 		p.open(key)
@@ -278,6 +307,7 @@ func (p *holdPlayer) checks(costs []int64) []headgate.Check {
 // commit ends a random hold, or tries to end one that has already ended.
 func (p *holdPlayer) commit() {
 	if len(p.holds) == 0 {
+		p.open(0)
 		return
 	}
 	h := p.pick()
@@ -300,6 +330,7 @@ func (p *holdPlayer) commit() {
 
 func (p *holdPlayer) extend() {
 	if len(p.holds) == 0 {
+		p.open(0)
 		return
 	}
 	h := p.pick()

@@ -85,3 +85,36 @@ func (c *holdCaller) takeUpTo(twenty, seven headgate.Bound, reverse bool) {
 		c.failf("%s: after 7 units of 20 were taken: got %s want 13 remaining", c.algorithm, formatDecision(d))
 	}
 }
+
+// checkLargestCosts tests holds with several checks of one key whose costs are the
+// largest ones.
+func checkLargestCosts(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	limit := headgate.Limit{Rate: a.MaxRate(), Period: time.Hour}
+	if a.OnlyHolds() {
+		limit = headgate.Limit{Rate: a.MaxRate(), Concurrent: true}
+	}
+	l := ts.limiterFor(headgate.Policy{Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{limit}})
+	most := l.Policy().Limits[0].Capacity()
+	for _, costs := range [][]int64{
+		{headgate.MaxWindowUnits, headgate.MaxWindowUnits}, {most, headgate.MaxWindowUnits}, {most, 1}, {1, most}, {most, most, most}, {most - 1, 0, 2},
+	} {
+		checks := []headgate.Check{{Limiter: l, Key: "other", Cost: 1}}
+		for _, n := range costs {
+			checks = append(checks, headgate.Check{Limiter: l, Key: "key", Cost: n})
+		}
+		h, err := headgate.HoldAllAt(background, start.Time(), &headgate.HoldOptions{TTL: time.Minute}, checks...)
+		ts.mustf(err, "%s: hold of %v units of one key", describe(l), costs)
+		if d := h.Decision(); h.OK() || !d.Never || d.RetryAfter != 0 || d.Remaining != most {
+			ts.failf("%s: hold of %v units of one key: got %s want never, and all remaining", describe(l), costs, formatDecision(d))
+		}
+		ts.mustRemain(l, start, "key", most, "a hold was denied")
+		ts.mustRemain(l, start, "other", most, "a hold was denied")
+	}
+	_, err := headgate.HoldAllAt(background, start.Time(), &headgate.HoldOptions{TTL: time.Minute},
+		headgate.Check{Limiter: l, Key: "key", Cost: 1}, headgate.Check{Limiter: l, Key: "key", Cost: most - 1})
+	ts.mustf(err, "%s: hold of 1 and of all other units", describe(l))
+	ts.mustRemain(l, start, "key", 0, "a hold of 1 and of all other units is open")
+}

@@ -1,11 +1,6 @@
 package storetest
 
-import (
-	"time"
-
-	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/micros"
-)
+import "github.com/headgate/headgate"
 
 // This file has the changes of the limit in traces with leases.
 
@@ -18,19 +13,7 @@ func (p *leasePlayer) beginChanging() {
 	if p.judged {
 		p.changing = 1
 	} else if !p.algorithm.Windowed() {
-		p.limit = p.wholeUnits()
-	}
-}
-
-// wholeUnits returns a limit under which a unit takes a whole number of µs.
-func (p *leasePlayer) wholeUnits() headgate.Limit {
-	for {
-		l := headgate.Limit{Rate: 1 + p.random.Int64N(20)}
-		l.Period = time.Duration(l.Rate) * micros.Duration(1+logUniform(p.random, 10_000_000))
-		l.Burst = []int64{0, 1 + p.random.Int64N(10), logUniform(p.random, 1_000_000)}[p.random.IntN(3)]
-		if validFor(p.algorithm, l) && l.Capacity()/l.Rate*periodOf(l) < 1e13 {
-			return l
-		}
+		p.limit = p.wholeUnits(p.algorithm)
 	}
 }
 
@@ -45,22 +28,12 @@ func (p *leasePlayer) refill() {
 	p.apply(headgate.Refund, 1, p.key.Refund(p.limit, p.at, 1))
 }
 
-// changeLimit changes the limit. The model does not define what a count is after a change
-// of the period.
 func (p *leasePlayer) changeLimit() {
-	l := p.limit
-	switch {
-	case !p.judged && !p.algorithm.Windowed():
-		l = p.wholeUnits()
-	case p.algorithm.Windowed():
-		l.Rate = 1 + p.random.Int64N(2*l.Rate)
-		if p.algorithm == headgate.SlidingLog && !p.judged {
-			l.Period = min(l.Period, randomPeriod(p.random)) // units that have aged out may be gone
-		}
-	default:
-		l.Burst = 1 + p.random.Int64N(2*l.Capacity())
+	l := p.changedLimit(p.algorithm)
+	if p.judged {
+		l = p.changedCapacity()
 	}
-	if !validFor(p.algorithm, l) || l.Capacity() > 1e6 || l.Capacity()/l.Rate*periodOf(l) >= 1e13 {
+	if !validForHolds(p.algorithm, l) {
 		return
 	}
 	if p.algorithm == headgate.TokenBucketInterval {
@@ -73,4 +46,15 @@ func (p *leasePlayer) changeLimit() {
 	}
 	p.tracef("limit %v, max %d", l, p.most)
 	p.bind()
+}
+
+// changedCapacity returns the limit with another capacity.
+func (p *leasePlayer) changedCapacity() headgate.Limit {
+	l := p.limit
+	if p.algorithm.Windowed() {
+		l.Rate = 1 + p.random.Int64N(2*l.Rate)
+	} else {
+		l.Burst = 1 + p.random.Int64N(2*l.Capacity())
+	}
+	return l
 }

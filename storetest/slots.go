@@ -21,6 +21,21 @@ func slotChecks() []check {
 		{name: "extend many holds in one call", rule: "one call extends several holds of one key and of others", once: checkExtendAll},
 		{name: "atomic slots", rule: "concurrent requests never hold more slots than the limit", once: checkAtomicSlots},
 		{name: "hold of slots and a rate", rule: "a hold of slots and a rate takes both or nothing", once: checkSlotsAndRates},
+		{name: "hold of the largest costs of slots", rule: "the slots of one key in a hold are added exactly, also if their sum is above 2^53 - 1", once: ofSlots(checkLargestCosts)},
+		{name: "repeated hold of slots with another request", rule: "a repeated id with other keys or slots is a conflict and takes nothing; with the same ones it is replayed", once: ofSlots(checkHoldConflicts)},
+		{name: "repeated capped hold of slots", rule: "a repeated request of a capped hold of slots is recognized by its costs, also under a changed limit", once: ofSlots(checkCappedHolds)},
+		{name: "hold of slots of one key under several limits", rule: "a hold of slots of one key under several limits is an error and takes nothing", once: ofSlots(checkHoldOfVariants)},
+		{name: "records of ended holds of slots", rule: "a key keeps as many ended holds of slots as it may have open ones, those with the latest deadlines", once: ofSlots(checkEndedHolds)},
+		{name: "errors of holds of slots", rule: "a hold of slots that cannot be opened or ended is a typed error, and nothing is taken", once: ofSlots(checkHoldErrors)},
+	}
+}
+
+// ofSlots returns a check that tests holds of slots as holds of other algorithms.
+func ofSlots(test func(*tester, headgate.Algorithm)) func(*tester) {
+	return func(ts *tester) {
+		if ts.hasSlots() {
+			test(ts, headgate.Concurrency)
+		}
 	}
 }
 
@@ -42,12 +57,7 @@ func checkSlots(ts *tester) {
 	if !ts.hasSlots() {
 		return
 	}
-	share := ts.options.Decisions/8/ts.options.Parallelism + 1
-	ts.parallel(ts.options.Parallelism, func(ts *tester) {
-		for compared := 0; compared < share; {
-			compared += ts.holdTrace(headgate.Concurrency)
-		}
-	})
+	ts.holdTraces(headgate.Concurrency, ts.options.Decisions/8)
 }
 
 // hold opens a hold of units slots.

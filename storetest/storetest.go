@@ -33,6 +33,10 @@ type Options struct {
 	// algorithms together; 0 means 1,000,000. Each rule is also tested on Decisions /
 	// 25 random states of a key, but on at least 12 and at most 60 states.
 	Decisions int
+	// HoldSteps is the number of operations in random traces with holds, over all
+	// algorithms together; 0 means about a third of Decisions. After each operation, the
+	// states of its keys are compared with the model.
+	HoldSteps int
 	// Rounds is the number of times that 64 goroutines use one key concurrently, for
 	// each algorithm; 0 means 1,000.
 	Rounds int
@@ -121,6 +125,16 @@ func (o Options) algorithms() []headgate.Algorithm {
 		}
 	}
 	return claimed
+}
+
+// holdAlgorithms returns the number of algorithms with holds that the store supports.
+func (o Options) holdAlgorithms() (n int) {
+	for _, a := range append(o.algorithms(), headgate.Concurrency) {
+		if a.CanHold() && !slices.Contains(o.WithoutHolds, a) && !slices.Contains(o.Unsupported, a) {
+			n++
+		}
+	}
+	return n
 }
 
 // check is one rule and its test. Exactly one of the fields once and perAlgorithm is

@@ -133,9 +133,9 @@ var caughtBy = map[fault][]string{
 	clockFrom1970:          {"store clock"},
 	closedStoreDecides:     {"closed store"},
 	closedWrongError:       {"closed store", "closed under load"},
-	holdsRefund:            {"holds equal model", "hold errors", "repeated hold with another request", "repeated capped hold", "hold of one key under several limits", "records of ended holds", "several holds in one call"},
+	holdsRefund:            {"holds equal model", "hold errors", "repeated hold with another request", "repeated capped hold", "hold of one key under several limits", "records of ended holds", "hold of the largest costs", "denied hold under a changed limit", "several holds in one call"},
 	holdsLeak:              {"holds equal model", "atomic holds", "atomic slots"},
-	slotsAreCounted:        {"slots equal model", "slot errors", "slots are released", "extend many holds in one call", "hold of slots and a rate"},
+	slotsAreCounted:        {"slots equal model", "slot errors", "slots are released", "extend many holds in one call", "hold of slots and a rate", "hold of the largest costs of slots", "repeated hold of slots with another request", "repeated capped hold of slots", "hold of slots of one key under several limits", "records of ended holds of slots", "errors of holds of slots"},
 	leasesRefill:           {"leases equal model", "lease bound", "lease errors"},
 }
 
@@ -166,13 +166,13 @@ func TestNonAtomicStorePasses(t *testing.T) {
 func options(f fault) (Options, func() *reference) {
 	var store *reference
 	return Options{
-		Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == takesOneByOne || f == refundsTakenTwice || f == refundsNothingTaken,
-		TTLs:      func() (map[string]time.Duration, error) { return store.ttls() },
-		RemoveTTL: func(id string) error { return store.removeTTL(id) },
-	}, func() *reference {
-		store = newReference(f)
-		return store
-	}
+			Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == takesOneByOne || f == refundsTakenTwice || f == refundsNothingTaken,
+			TTLs:      func() (map[string]time.Duration, error) { return store.ttls() },
+			RemoveTTL: func(id string) error { return store.removeTTL(id) },
+		}, func() *reference {
+			store = newReference(f)
+			return store
+		}
 }
 
 func TestSuiteCatchesPlantedFaults(t *testing.T) {

@@ -161,3 +161,21 @@ func decodeMemcachedValue(r *bufio.Reader, length int) (string, error) {
 	reply, err := decodeText(r, length)
 	return reply.Text, err
 }
+
+// AwaitDisconnected waits until the server has no clients other than the test. It has then
+// executed all their commands.
+func (s *MemcachedServer) AwaitDisconnected(t testing.TB) {
+	t.Helper()
+	awaitDisconnected(t, func() (clients int) {
+		for _, line := range s.Do(t, "stats conns") {
+			if strings.Contains(line, ":state ") && !strings.Contains(line, "conn_listening") {
+				clients++
+			}
+		}
+		return clients
+	})
+}
+
+// Time returns the time of the clock of the machine. Each process that uses a memcached
+// server decides with it.
+func (s *MemcachedServer) Time(testing.TB) time.Time { return time.Now() }

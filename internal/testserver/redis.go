@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // options are the settings of a server.
@@ -269,4 +270,39 @@ func (s *RedisServer) Try(command ...string) (Reply, error) {
 		return ask("unix", s.Socket(), []string{"AUTH", s.password}, command)
 	}
 	return ask("unix", s.Socket(), command)
+}
+
+// AwaitDisconnected waits until the server has no clients other than the test. It has then
+// executed all their commands.
+func (s *RedisServer) AwaitDisconnected(t testing.TB) {
+	t.Helper()
+	awaitDisconnected(t, func() int { return strings.Count(s.Do(t, "CLIENT", "LIST").Text, "\n") })
+}
+
+// Time returns the time of the server's clock.
+func (s *RedisServer) Time(t testing.TB) time.Time {
+	t.Helper()
+	var us int64
+	for _, item := range s.Do(t, "TIME").Items {
+		n, err := strconv.ParseInt(item.Text, 10, 64)
+		if err != nil {
+			t.Fatalf("TIME: %v", err)
+		}
+		us = us*1_000_000 + n
+	}
+	return time.UnixMicro(us)
+}
+
+// awaitDisconnected waits until only the test is connected. It fails after a minute.
+func awaitDisconnected(t testing.TB, clients func() int) {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		n := clients()
+		if n <= 1 {
+			return
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d clients are connected a minute after their processes were killed, want 1", n)
+		}
+	}
 }

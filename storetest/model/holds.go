@@ -178,9 +178,15 @@ func (h *Holds) Extend(id string, deadline int64) {
 // Commit ends an open hold with the actual number of units.
 func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headgate.Decision {
 	open := h.find(id)
-	h.convert(l, t)
+	none := open.units == 0 && actual == 0
+	if !none {
+		h.convert(l, t)
+	}
 	h.remove(open)
 	h.Ended.add(id, open.deadline)
+	if none {
+		return h.Peek(l, t, 0)
+	}
 	if s, ok := h.Key.state.(*slots); ok {
 		s.release(id)
 		return h.Peek(l, t, 0)
@@ -215,7 +221,8 @@ func (h *Holds) record(l headgate.Limit, t, n, before int64) {
 }
 
 // convert converts the state of a key with open holds or leases to the limit l. The
-// changes of holds and debits do so even if no units are charged.
+// changes of holds and debits do so even if no units are charged, except those of a hold
+// without units.
 func (h *Holds) convert(l headgate.Limit, t int64) {
 	if len(h.open)+len(h.leases) == 0 {
 		return
