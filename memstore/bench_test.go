@@ -13,8 +13,12 @@ import (
 )
 
 func benchmarkKeys(b *testing.B, keys int, limit string) {
+	benchmarkStore(b, memstore.New(&memstore.Options{MaxEntries: keys}), keys, limit)
+}
+
+func benchmarkStore(b *testing.B, s *memstore.Store, keys int, limit string) {
 	ctx := context.Background()
-	l, err := headgate.New(memstore.New(&memstore.Options{MaxEntries: keys}), headgate.MustPolicy(limit), nil)
+	l, err := headgate.New(s, headgate.MustPolicy(limit), nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -46,8 +50,22 @@ func BenchmarkOneKeyFraction(b *testing.B) { benchmarkKeys(b, 1, fraction) }
 func BenchmarkManyKeys(b *testing.B)       { benchmarkKeys(b, 100_000, whole) }
 func BenchmarkMillionKeys(b *testing.B)    { benchmarkKeys(b, 1_000_000, whole) }
 
-func BenchmarkHoldCommit(b *testing.B) {
-	l, err := headgate.New(memstore.New(nil), headgate.MustPolicy("1000000000/s"), nil)
+// benchmarkFolder is benchmarkKeys with a store whose state is saved every 100 ms.
+func benchmarkFolder(b *testing.B, keys int, limit string) {
+	benchmarkStore(b, openFolder(b, b.TempDir(), &memstore.FolderOptions{Options: memstore.Options{MaxEntries: keys}}), keys, limit)
+}
+
+func BenchmarkFolderOneKey(b *testing.B)         { benchmarkFolder(b, 1, whole) }
+func BenchmarkFolderOneKeyFraction(b *testing.B) { benchmarkFolder(b, 1, fraction) }
+func BenchmarkFolderManyKeys(b *testing.B)       { benchmarkFolder(b, 100_000, whole) }
+func BenchmarkFolderMillionKeys(b *testing.B)    { benchmarkFolder(b, 1_000_000, whole) }
+
+func BenchmarkHoldCommit(b *testing.B) { benchmarkHoldCommit(b, memstore.New(nil)) }
+
+func BenchmarkFolderHoldCommit(b *testing.B) { benchmarkHoldCommit(b, openFolder(b, b.TempDir(), nil)) }
+
+func benchmarkHoldCommit(b *testing.B, s *memstore.Store) {
+	l, err := headgate.New(s, headgate.MustPolicy("1000000000/s"), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

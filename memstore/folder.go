@@ -183,7 +183,7 @@ func newSaver(folder *statefile.Folder, o *FolderOptions) *saver {
 		v.interval = DefaultSync
 	}
 	v.status.Path = folder.Path
-	v.held = make(map[digest]struct{})
+	v.held, v.maxHeld = make(map[digest]struct{}), minHeld
 	v.flush = v.write
 	v.frame = statefile.NewFrame(nil)
 	return v

@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate"
@@ -41,9 +40,7 @@ func (p *replayer) finish(keys int, logBytes, now int64) (*Store, error) {
 			headgate.ErrStoreFull, s.logs.bytes.Load(), s.logs.budget)
 	}
 	for d, h := range p.held {
-		if err := s.restoreHolds(d, h, now); err != nil {
-			return nil, err
-		}
+		s.restoreHolds(d, h, now)
 	}
 	return s, nil
 }
@@ -137,7 +134,7 @@ func (r *region) takeOver(from *shard, now int64) error {
 
 // restoreHolds adds the holds of a key. Holds that have ended are dropped, if the state of
 // the key has expired, too: then they have no effect under any rule.
-func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) error {
+func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 	sh := s.holds.shard(d)
 	if h.ended = h.ended.Expire(now); len(h.ended) > 0 {
 		if sh.ended == nil {
@@ -148,25 +145,23 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) error {
 		s.holds.used.Store(true)
 	}
 	if len(h.ledger.Holds) == 0 {
-		return nil
+		return
 	}
 	k := &heldKey{digest: d, ledger: h.ledger, restoredLog: h.isLog}
 	expired := k.expiredBy(now)
 	if h.isLog {
 		one := s.logs.shard(d).find(d, new(keyLog))
 		if expired && (one == nil || one.resetAt <= now) {
-			return nil
+			return
 		}
 	} else {
 		slot := s.keys.shard(d).table.Load().find(d)
-		if slot != nil {
-			k.restored = words{slot.at.Load(), slot.rest.Load()}.withoutVersion()
-		}
-		if expired && k.restored.expiry() <= now {
-			return nil
-		}
 		if slot == nil {
-			return errors.New("a key with open holds has no state")
+			return // its holds had ended, and its state had expired
+		}
+		k.restored = words{slot.at.Load(), slot.rest.Load()}.withoutVersion()
+		if expired && k.restored.expiry() <= now {
+			return
 		}
 		k.account.State = k.restored.state()
 		slot.assign(d, words{}, heldWords)
@@ -174,7 +169,6 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) error {
 	sh.keys.add(k)
 	s.logs.bytes.Add(heldKeyBytes + int64(len(h.ledger.Holds))*holdBytes)
 	s.holds.used.Store(true)
-	return nil
 }
 
 // track makes the store record changes from now on. No other goroutine

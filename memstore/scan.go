@@ -12,9 +12,14 @@ type collector struct {
 	flush  func()              // writes the frame; called without a lock
 	held   map[digest]struct{} // keys whose last record has holds
 	buffer []digest
+	// maxHeld is the number of keys in held above which forgetHolds is called.
+	maxHeld int
 }
 
-const flushBytes = 1 << 20
+const (
+	flushBytes = 1 << 20
+	minHeld    = 1 << 10
+)
 
 func (c *collector) flushIfLarge() {
 	if len(c.frame) >= flushBytes {
@@ -35,6 +40,24 @@ func (c *collector) changes() {
 		c.changedLogs(&s.logs.shards[i], i)
 	}
 	c.changedOverflowLogs()
+	if len(c.held) > c.maxHeld {
+		c.forgetHolds()
+	}
+}
+
+// forgetHolds removes the keys from held that have no holds anymore, and whose slots other
+// keys use. So its size is proportional to that of the store's holds.
+func (c *collector) forgetHolds() {
+	for d := range c.held {
+		sh := c.store.holds.shard(d)
+		sh.mu.Lock()
+		if k := sh.keys.get(d); k == nil && len(sh.ended[d]) == 0 {
+			c.holds(sh, d, nil, false)
+		}
+		sh.mu.Unlock()
+	}
+	c.maxHeld = minHeld + 2*len(c.held)
+	c.flushIfLarge()
 }
 
 // changedSlots collects the slots of the pages that have changed. With the mutex of the
