@@ -28,6 +28,8 @@ func benchmarkStore(b *testing.B, s *memstore.Store, keys int, limit string) {
 	var seed atomic.Uint64
 	b.ReportAllocs()
 	b.ResetTimer()
+	begin := processorTime(b)
+	defer func() { b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op") }()
 	b.RunParallel(func(pb *testing.PB) {
 		x := seed.Add(1)*0x9e3779b97f4a7c15 + 1
 		buf := make([]byte, 0, 32)
@@ -49,6 +51,42 @@ func BenchmarkOneKey(b *testing.B)         { benchmarkKeys(b, 1, whole) }
 func BenchmarkOneKeyFraction(b *testing.B) { benchmarkKeys(b, 1, fraction) }
 func BenchmarkManyKeys(b *testing.B)       { benchmarkKeys(b, 100_000, whole) }
 func BenchmarkMillionKeys(b *testing.B)    { benchmarkKeys(b, 1_000_000, whole) }
+
+// BenchmarkOpenMillionKeys opens a folder with the state of a million keys, after a crash:
+// with their image, and with changes of all of them that were written afterwards.
+func BenchmarkOpenMillionKeys(b *testing.B) {
+	folder := b.TempDir()
+	s, err := memstore.Open(folder, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := newLimiter(b, s, "p", headgate.TokenBucket, whole)
+	for range 2 {
+		for i := range 1_000_000 {
+			_, _ = l.Allow(b.Context(), strconv.Itoa(i))
+		}
+		syncNow(b, s)
+	}
+	if err := s.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		s, err := memstore.Open(folder, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		r := s.Folder()
+		if r.Restored.Keys < 1_000_000 {
+			b.Fatalf("%d keys", r.Restored.Keys)
+		}
+		b.ReportMetric(float64(r.Bytes)/1e6, "MB")
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
 
 // benchmarkFolder is benchmarkKeys with a store whose state is saved every 100 ms.
 func benchmarkFolder(b *testing.B, keys int, limit string) {

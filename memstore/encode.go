@@ -23,7 +23,8 @@ const (
 	// (8), oldest and from of [algo.Log.Changes] (16), the number of entries (4), and the
 	// instant and the units of each (16). A log without entries is removed.
 	savedLog
-	// savedLogShard: the index of a shard (2 bytes), whose logs are removed.
+	// savedLogShard: the index of a shard (2 bytes), whose logs are removed; the index
+	// after the last one stands for the overflow logs.
 	savedLogShard
 	// savedHolds: 1 for the holds of a sliding log or 0 (1 byte), the digest (16), the unit
 	// of the ledger (16), the numbers of holds, of changes of the limit, and of records of

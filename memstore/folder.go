@@ -247,7 +247,8 @@ func restoreFile(c *statefile.Contents, keys int, logBytes, now int64) (*Store, 
 	if err := c.Replay(p.apply); err != nil {
 		return nil, nil, false, err
 	}
-	s, err := p.finish(keys, logBytes, now)
+	// If the clock went back, nothing expires later than it would have.
+	s, err := p.finish(keys, logBytes, max(now, c.Last.At))
 	if errors.Is(err, headgate.ErrStoreFull) {
 		return nil, nil, false, fmt.Errorf("the state in %s does not fit: %w", c.Path, err)
 	}

@@ -52,7 +52,6 @@ func (b *logBound) Apply(_ context.Context, now headgate.Instant, key string, v 
 	case headgate.Reset:
 		if k != nil {
 			logs.drop(sh, d, k)
-			sh.markChanged(d)
 			k = nil
 		}
 		if b.store.holds.used.Load() {

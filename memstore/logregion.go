@@ -178,6 +178,7 @@ func (r *logRegion) sweep(sh *logShard, limit int, now int64) {
 
 func (r *logRegion) dropSingle(sh *logShard, d digest) {
 	delete(sh.singles, d)
+	sh.markChanged(d)
 	r.bytes.Add(-singleBytes)
 }
 
@@ -188,6 +189,7 @@ func (r *logRegion) drop(sh *logShard, d digest, k *keyLog) {
 		return
 	}
 	delete(sh.keys, d)
+	sh.markChanged(d)
 	r.bytes.Add(-logKeyBytes - int64(max(firstEntries, k.log.Cap()))*logEntryBytes)
 }
 
@@ -288,6 +290,7 @@ func (r *logRegion) createOverflow(d digest, now int64) *keyLog {
 		for d, k := range r.overflow.keys {
 			if k.resetAt <= now {
 				delete(r.overflow.keys, d)
+				r.overflow.changes.all = true
 			}
 		}
 	}

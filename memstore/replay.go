@@ -153,11 +153,14 @@ func (p *replayer) slot(r *record) error {
 
 func (p *replayer) clearLogs(r *record) error {
 	index := r.uint16()
-	if index >= len(p.store.logs.shards) {
+	sh := &p.store.logs.overflow
+	switch {
+	case index > len(p.store.logs.shards):
 		return fmt.Errorf("shard %d of the sliding logs does not exist", index)
+	case index < len(p.store.logs.shards):
+		sh = &p.store.logs.shards[index]
 	}
 	if r.err == nil {
-		sh := &p.store.logs.shards[index]
 		sh.singles, sh.keys = nil, nil
 	}
 	return nil

@@ -28,6 +28,9 @@ func (p *replayer) finish(keys int, logBytes, now int64) (*Store, error) {
 	s.logs.overflow.dropExpired(now)
 	s.logs.overflowUsed.Store(len(s.logs.overflow.keys) > 0)
 	s.logs.budget = logBytes
+	for d, h := range p.held {
+		s.restoreHolds(d, h, now)
+	}
 	if keys != p.keys {
 		moved := newSized(keys, logBytes, s.secret)
 		if err := moved.takeOver(s, now); err != nil {
@@ -35,12 +38,10 @@ func (p *replayer) finish(keys int, logBytes, now int64) (*Store, error) {
 		}
 		s = moved
 	}
-	if s.logs.bytes.Store(s.logs.countBytes()); s.logs.bytes.Load() > s.logs.budget {
-		return nil, fmt.Errorf("%w: its sliding logs take %d bytes and %d fit; raise max_entries or max_bytes",
+	_, holdBytes := s.holds.stats()
+	if s.logs.bytes.Store(s.logs.countBytes() + holdBytes); s.logs.bytes.Load() > s.logs.budget {
+		return nil, fmt.Errorf("%w: its sliding logs and holds take %d bytes and %d fit; raise max_entries or max_bytes",
 			headgate.ErrStoreFull, s.logs.bytes.Load(), s.logs.budget)
-	}
-	for d, h := range p.held {
-		s.restoreHolds(d, h, now)
 	}
 	return s, nil
 }
@@ -112,7 +113,24 @@ func (s *Store) takeOver(from *Store, now int64) error {
 	}
 	s.logs.overflow.keys = from.logs.overflow.keys
 	s.logs.overflowUsed.Store(from.logs.overflowUsed.Load())
+	s.holds.takeOver(&from.holds)
 	return nil
+}
+
+func (r *holdRegion) takeOver(from *holdRegion) {
+	r.used.Store(from.used.Load())
+	for i := range from.shards {
+		for k := range from.shards[i].keys.all {
+			r.shard(k.digest).keys.add(k)
+		}
+		for d, records := range from.shards[i].ended {
+			sh := r.shard(d)
+			if sh.ended == nil {
+				sh.ended = make(map[digest]algo.Ended)
+			}
+			sh.ended[d] = records
+		}
+	}
 }
 
 func (r *region) takeOver(from *shard, now int64) error {
@@ -141,7 +159,6 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 			sh.ended = make(map[digest]algo.Ended)
 		}
 		sh.ended[d] = h.ended
-		s.logs.bytes.Add(int64(len(h.ended)) * holdBytes)
 		s.holds.used.Store(true)
 	}
 	if len(h.ledger.Holds) == 0 {
@@ -167,7 +184,6 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 		slot.assign(d, words{}, heldWords)
 	}
 	sh.keys.add(k)
-	s.logs.bytes.Add(heldKeyBytes + int64(len(h.ledger.Holds))*holdBytes)
 	s.holds.used.Store(true)
 }
 

@@ -228,9 +228,13 @@ func (c *collector) changedOverflowLogs() {
 		return
 	}
 	sh.mu.Lock()
-	if digests, all := sh.changes.take(c.buffer); all || len(digests) > 0 {
+	digests, all := sh.changes.take(c.buffer)
+	if all {
+		c.frame = appendLogShard(c.frame, len(c.store.logs.shards))
+	}
+	if all || len(digests) > 0 {
 		for d, k := range sh.keys {
-			if k.changed {
+			if all || k.changed {
 				c.log(true, d, k, 0)
 			}
 		}

@@ -73,7 +73,7 @@ func parseHeader(b []byte) (h frameHeader, ok bool) {
 
 // isOtherVersion reports whether the first bytes of a file are those of another version.
 func isOtherVersion(first string) bool {
-	return strings.HasPrefix(first, preambleText) && first != preamble
+	return len(first) == len(preamble) && strings.HasPrefix(first, preambleText) && first != preamble
 }
 
 // GroupEnd is the content of the last frame of a group.
