@@ -55,7 +55,7 @@ func memoryOptions(rawURL string) (folder string, opts *memstore.FolderOptions, 
 	rest = strings.TrimPrefix(rest, "://")
 	if rest != "" {
 		folder, err = url.PathUnescape(rest)
-		if rest[0] != '/' || err != nil || strings.ContainsAny(folder, "\x00") {
+		if len(folder) < 2 || folder[0] != '/' || err != nil || strings.ContainsAny(folder, "\x00") {
 			return "", nil, &Error{memory, "address is not supported; must be memory://, or memory:///folder with the absolute path of a folder for the state", nil}
 		}
 	}
