@@ -19,6 +19,7 @@ type Log struct {
 	entries []LogEntry // the entries before index head have aged out
 	head    int
 	base    int64 // running total of all units before the entry at head
+	saved   int64 // entries before this instant have not changed since MarkSaved
 }
 
 // LogEntry is an instant at which units were spent. Total is the running total of units
@@ -92,10 +93,11 @@ func (w *slidingLog) Refund(log *Log, t, n int64) {
 	log.age(t - w.period)
 	left := log.Counted() - n
 	if left <= 0 {
-		log.entries = log.entries[:log.head]
+		log.entries, log.saved = log.entries[:log.head], 0
 		return
 	}
 	last := log.find(left)
+	log.changedAt(log.entries[last].At)
 	log.entries = log.entries[:last+1]
 	log.entries[last].Total = log.base + left
 }
@@ -179,6 +181,7 @@ func (log *Log) unitsOf(i int) int64 { return log.entries[i].Total - log.totalBe
 
 // remove removes n units of the entry with index i, and the entry itself if it is empty.
 func (log *Log) remove(i int, n int64) {
+	log.changedAt(log.entries[i].At)
 	emptied := log.unitsOf(i) == n
 	if emptied && i == log.head {
 		log.age(log.entries[i].At)
@@ -250,10 +253,12 @@ func (log *Log) age(before int64) {
 func (log *Log) add(t, n int64, room bool) {
 	last := len(log.entries) - 1
 	if log.Len() > 0 && (t <= log.entries[last].At || !room) {
+		log.changedAt(log.entries[last].At)
 		log.entries[last].At = max(t, log.entries[last].At)
 		log.entries[last].Total += n
 		return
 	}
+	log.changedAt(t)
 	total := log.base + log.Counted() + n
 	if len(log.entries) == cap(log.entries) && log.head > 0 && (log.head >= len(log.entries)/2 || !room) {
 		// Each entry is moved at most once per entry that has aged out.

@@ -70,6 +70,7 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 		return false
 	}
 	k.ledger.Open(&k.account, t, openedID(d, op), b.holds.ChargedUnits(op.Cost, b.limit), deadline)
+	b.store.holdsChanged(d)
 	b.answerHeld(k, t, &result.Decision)
 	result.Deadline = headgate.Instant(deadline)
 	return true
@@ -136,6 +137,7 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 	k := sh.add(d)
 	k.account, k.rule = algo.StateAccount{Step: b.corrector, State: next}, b
 	slot.unlock(seen, heldWords)
+	b.store.keys.shard(d).changed(slot)
 	return k
 }
 
@@ -157,6 +159,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *h
 	sh.end(b.store, k, d, t, i, op, b.holds)
 	k.ledger.End(&k.account, t, i, op.Cost, b.holds.ExcessPolicy == headgate.ClipExcess)
 	b.answerHeld(k, t, &result.Decision)
+	b.store.holdsChanged(d)
 	b.store.moveToSlot(sh, d, k)
 	return true
 }

@@ -382,6 +382,7 @@ func (x *holdTransaction) releaseAll() {
 		switch {
 		case t.held == nil && next == t.state && t.isNew:
 			t.slot.assign(freeDigest, t.seen, words{})
+			x.store.shardOf(t).changed(t.slot)
 			t.slot = nil
 		case t.held == nil && next == t.state:
 			t.releaseUnspent(&x.transaction)

@@ -49,6 +49,11 @@ type heldKey struct {
 	account algo.StateAccount // state of the key; not used for a sliding log
 	rule    *slotBound        // rule of the latest operation; nil for a sliding log
 	log     *logBound         // rule of the first hold on a sliding log; nil for other algorithms
+	// restored are the words of the state of a key that was restored, while its rule is
+	// not known: rule and log are nil until the first operation. If restoredLog is true,
+	// the state is a sliding log.
+	restored    words
+	restoredLog bool
 }
 
 // add adds a key without holds. sh.mu must be locked.
@@ -118,6 +123,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 		k.ledger.Set(a, r.T, out.Next)
 		out.Next = a.State // a refund does not return units on lease
 	}
+	b.store.holdsChanged(d)
 	b.store.moveToSlot(sh, d, k)
 	return out, true
 }
@@ -155,6 +161,7 @@ func (s *Store) moveToSlot(sh *holdShard, d digest, k *heldKey) {
 			return
 		}
 		slot.unlock(seen, k.rule.pack(k.account.State))
+		s.keys.shard(d).changed(slot)
 	}
 	s.removeHeld(sh, k)
 }
@@ -163,7 +170,8 @@ func (s *Store) moveToSlot(sh *holdShard, d digest, k *heldKey) {
 func (s *Store) removeHeld(sh *holdShard, k *heldKey) {
 	sh.keys.remove(k.digest)
 	k.ledger.Clear()
-	if k.rule, k.log = nil, nil; cap(k.ledger.Holds) < 16 {
+	k.rule, k.log, k.restored, k.restoredLog = nil, nil, words{}, false
+	if cap(k.ledger.Holds) < 16 {
 		sh.spare = k
 	}
 	s.logs.bytes.Add(-heldKeyBytes)
@@ -202,9 +210,12 @@ func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
 		case k.digest == own || !k.ledger.HasExpired(t):
 		case k.rule != nil:
 			s.expire(k, &k.account, t, k.rule.holds)
+			s.holdsChanged(k.digest)
 			s.moveToSlot(sh, k.digest, k)
-		default:
+		case k.log != nil:
 			k.log.sweepHeld(sh, k.digest, k, t)
+		default:
+			s.sweepRestored(sh, k, t)
 		}
 	})
 	n := sweepOnHold

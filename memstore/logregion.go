@@ -42,6 +42,7 @@ type logShard struct {
 	keys    map[digest]*keyLog
 	empty   algo.Log // used for every key that has no log; stays empty
 	working *keyLog  // reused copy of a single for the current call; may be nil
+	changes logChanges
 }
 
 // single is a sliding log with at most one entry. It needs a third of the memory of a
@@ -75,6 +76,7 @@ type keyLog struct {
 	log      algo.Log
 	resetAt  int64
 	isSingle bool // whether this is a copy of a single; see logRegion.save
+	changed  bool // whether the log is in logShard.changes
 }
 
 func (r *logRegion) init(n int, budget int64) {
@@ -176,6 +178,7 @@ func (r *logRegion) sweep(sh *logShard, limit int, now int64) {
 
 func (r *logRegion) dropSingle(sh *logShard, d digest) {
 	delete(sh.singles, d)
+	sh.markChanged(d)
 	r.bytes.Add(-singleBytes)
 }
 
@@ -186,6 +189,7 @@ func (r *logRegion) drop(sh *logShard, d digest, k *keyLog) {
 		return
 	}
 	delete(sh.keys, d)
+	sh.markChanged(d)
 	r.bytes.Add(-logKeyBytes - int64(max(firstEntries, k.log.Cap()))*logEntryBytes)
 }
 
@@ -239,6 +243,7 @@ func (sh *logShard) keepAfter(t int64, d digest, k *keyLog) {
 		return
 	}
 	k.resetAt = t + 1
+	sh.logChanged(d, k)
 	if k.isSingle {
 		one := sh.singles[d]
 		sh.singles[d] = newSingle(one.at, one.units(), k.resetAt)
@@ -247,6 +252,7 @@ func (sh *logShard) keepAfter(t int64, d digest, k *keyLog) {
 
 // save stores a changed log of the key with digest d. It drops a single without units.
 func (r *logRegion) save(sh *logShard, d digest, k *keyLog) {
+	sh.logChanged(d, k)
 	if !k.isSingle {
 		return // sh.keys contains k itself
 	}
@@ -284,6 +290,7 @@ func (r *logRegion) createOverflow(d digest, now int64) *keyLog {
 		for d, k := range r.overflow.keys {
 			if k.resetAt <= now {
 				delete(r.overflow.keys, d)
+				r.overflow.changes.all = true
 			}
 		}
 	}
@@ -318,6 +325,7 @@ func (r *logRegion) spendUnits(sh *logShard, d digest, k *keyLog, step algo.LogS
 	}
 	addUnits(step, &k.log, t, n, room, force)
 	k.resetAt = step.ResetAt(&k.log)
+	sh.logChanged(d, k)
 	r.bytes.Add(int64(max(firstEntries, k.log.Cap())-before)*logEntryBytes - grown)
 }
 
@@ -354,4 +362,5 @@ func (r *logRegion) promote(sh *logShard, d digest, k *keyLog) {
 		sh.working = nil
 	}
 	sh.put(d, k)
+	sh.logChanged(d, k)
 }

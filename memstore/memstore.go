@@ -1,5 +1,5 @@
-// Package memstore provides an in-process [headgate.Store] with bounded memory. It
-// starts no goroutine. A decision about a key that the store already contains takes no
+// Package memstore provides an in-process [headgate.Store] with bounded memory. [New]
+// starts no goroutine. [Open] returns a store whose state survives a restart. A decision about a key that the store already contains takes no
 // mutex and allocates nothing. (Sliding logs, and requests that check several limits,
 // take the mutex of each shard that they use.)
 //
@@ -125,17 +125,22 @@ type Store struct {
 	holds      holdRegion
 	overflowed atomic.Uint64 // number of decisions made on an overflow bucket or log
 	closed     atomic.Bool
+	size       int    // number of keys that the tables are sized for
+	saver      *saver // saves the state in a folder; nil if the state is only in memory
 }
 
 // New returns an empty store; nil opts mean all defaults. New panics if
 // [Options.Validate] returns an error, so call Validate first for options that come
 // from outside the program.
-func New(opts *Options) *Store {
+func New(opts *Options) *Store { return newStore(opts, newSecret()) }
+
+// newSecret returns a random secret.
+func newSecret() hashKey {
 	var secret [16]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		panic(err) // unreachable: on an error, crypto/rand itself ends the program
 	}
-	return newStore(opts, hashKey{binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])})
+	return hashKey{binary.LittleEndian.Uint64(secret[:8]), binary.LittleEndian.Uint64(secret[8:])}
 }
 
 func newStore(opts *Options, secret hashKey) *Store {
@@ -147,10 +152,19 @@ func newStore(opts *Options, secret hashKey) *Store {
 		panic(err)
 	}
 	n, logBytes := o.sizes()
+	return newSized(n, logBytes, secret)
+}
+
+// newSized returns a store for n keys, with a maximum memory of the sliding logs.
+func newSized(n int, logBytes int64, secret hashKey) *Store {
 	s := &Store{
 		secret:   secret,
+		size:     n,
 		keys:     newRegion(n),
 		overflow: newRegion(n/overflowFraction + overflowBuckets),
+	}
+	for i := range s.overflow.shards {
+		s.overflow.shards[i].isOverflow = true
 	}
 	s.clock.init()
 	s.logs.init(n, logBytes)
@@ -231,10 +245,13 @@ func (r *ruleState) withDeniedBy(d headgate.Decision) headgate.Decision {
 // Shared returns false because only this process uses the state; see [headgate.Shared].
 func (s *Store) Shared() bool { return false }
 
-// Close makes every later call return [headgate.ErrClosed]. There is nothing else to
-// release, because the store has no goroutine.
+// Close makes every later call return [headgate.ErrClosed]. If the store has a folder,
+// Close saves the state, and returns an error if that fails; see [Open].
 func (s *Store) Close() error {
 	s.closed.Store(true)
+	if s.saver != nil {
+		return s.saver.close()
+	}
 	return nil
 }
 

@@ -12,10 +12,11 @@ import (
 // line, and no slot is in two cache lines. The fields at and rest contain, from the
 // highest bit to the lowest (A, B and C are the fields of [algo.State]):
 //
-//	at   A (53 bits) · TTL, high part (2) · version (8) · locked (1)
+//	at   A (53 bits) · TTL, high part (2) · version (7) · changed (1) · locked (1)
 //	rest B (30 bits) · C (30) · TTL, low part (4)
 //
-// Every write increments the version. A writer that changes more than A also takes the
+// Every write increments the version and sets the bit changed, which only a [saver]
+// clears. A writer that changes more than A also takes the
 // lock bit. A reader that finds the same value of at before and after reading the other
 // fields has therefore read one state of one key. A change of A alone (by a token bucket
 // whose units each take a whole number of microseconds) is one compare-and-swap.
@@ -30,15 +31,17 @@ type slot struct {
 
 const (
 	lockBit    = 1
-	versionOne = 1 << 1
-	versions   = 0xff << 1
+	changedBit = 1 << 1
+	versionOne = 1 << 2
+	versions   = 0x7f << 2
 	// slotMoved is the value of at in every slot of a table that was replaced by a
 	// larger one.
 	slotMoved = ^uint64(0)
 )
 
 // words are the values of at and rest in a slot. Words that were read from a slot
-// contain the lock bit and the version; words that are to be written contain neither.
+// contain the lock bit, the bit changed and the version; words that are to be written
+// contain none of them.
 type words struct{ at, rest uint64 }
 
 // pack encodes the state s, which expires at the instant resetAt.
@@ -65,8 +68,10 @@ func (w words) held() bool { return w.rest&0xf == 0xf && w.at&(3<<9) == 3<<9 }
 func (w words) equals(next words) bool { return w.withoutVersion() == next }
 
 // withoutVersion converts w, which was read from a slot, to the form for writing:
-// without the version and the lock bit.
-func (w words) withoutVersion() words { return words{at: w.at &^ (versions | lockBit), rest: w.rest} }
+// without the version, the bit changed and the lock bit.
+func (w words) withoutVersion() words {
+	return words{at: w.at &^ (versions | changedBit | lockBit), rest: w.rest}
+}
 
 func (w words) state() algo.State {
 	return algo.State{A: int64(w.at >> 11), B: int64(w.rest >> 34), C: int64(w.rest >> 4 & (1<<30 - 1))}
@@ -119,11 +124,13 @@ func (s *slot) commit(seen, next words) bool {
 }
 
 // next returns the value of at that replaces w with the words to write: the version is
-// incremented and the lock bit is clear.
-func (w words) next(write words) uint64 { return write.at | (w.at+versionOne)&versions }
+// incremented, the bit changed is set and the lock bit is clear.
+func (w words) next(write words) uint64 {
+	return write.at | (w.at+versionOne)&versions | changedBit
+}
 
 // lock takes the lock bit, without waiting, if the slot has not changed since seen was
-// read. The version wraps after 256 changes, so the field at may have the same value
+// read. The version wraps after 128 changes, so the field at may have the same value
 // although the slot has changed. lock therefore compares the field rest again after it
 // has taken the lock bit, when no other goroutine can write the slot.
 func (s *slot) lock(seen words) bool {

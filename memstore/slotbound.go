@@ -57,7 +57,8 @@ func (b *slotBound) Apply(_ context.Context, now headgate.Instant, key string, v
 // that no other goroutine is writing. If done is false, nothing has changed and the
 // caller must use apply.
 func (b *slotBound) takeFast(d digest, t, n int64) (next algo.State, ok, done bool) {
-	s := b.store.keys.shard(d).table.Load().find(d)
+	table := b.store.keys.shard(d).table.Load()
+	s := table.find(d)
 	if s == nil {
 		return next, false, false
 	}
@@ -67,7 +68,14 @@ func (b *slotBound) takeFast(d digest, t, n int64) (next algo.State, ok, done bo
 	}
 	next, ok = b.step.Take(seen.state(), t, n)
 	w := b.repack(seen, next)
-	return next, ok, seen.equals(w) || s.commit(seen, w)
+	if seen.equals(w) {
+		return next, ok, true
+	}
+	if !s.commit(seen, w) {
+		return next, ok, false
+	}
+	table.markChanged(s)
+	return next, ok, true
 }
 
 func (b *slotBound) answerTake(s algo.State, t, n int64, ok bool) headgate.Decision {
@@ -91,18 +99,17 @@ func (b *slotBound) apply(d digest, r *algo.Request) (algo.Result, error) {
 			}
 			continue
 		}
-		if out, done := b.applyToSlot(s, d, r, false); done {
+		if out, done := b.applyToSlot(sh, s, d, r); done {
 			return out, nil
 		}
 		sh.awaitUnlock()
 	}
 }
 
-// applyToSlot executes a request on the slot s with the digest d. s is the slot of a key
-// or, if shared is true, of an overflow bucket. applyToSlot returns false if s no longer
-// has this digest. A denial leaves the state unchanged, but may extend its TTL: see
-// repack.
-func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool) (algo.Result, bool) {
+// applyToSlot executes a request on the slot s of the shard sh with the digest d. s is the
+// slot of a key or of an overflow bucket. applyToSlot returns false if s no longer has
+// this digest. A denial leaves the state unchanged, but may extend its TTL: see repack.
+func (b *slotBound) applyToSlot(sh *shard, s *slot, d digest, r *algo.Request) (algo.Result, bool) {
 	for {
 		seen, ok := s.read(d)
 		if !ok {
@@ -116,10 +123,15 @@ func (b *slotBound) applyToSlot(s *slot, d digest, r *algo.Request, shared bool)
 		if r.Verb == algo.Peek {
 			return out, true
 		}
-		if shared && out.Next != state && (r.Verb == algo.Take || r.Verb == algo.Reserve) {
+		if sh.isOverflow && out.Next != state && (r.Verb == algo.Take || r.Verb == algo.Reserve) {
 			out.Next = b.rephase(out.Next, r.T)
 		}
-		if w := b.repack(seen, out.Next); seen.equals(w) || s.commit(seen, w) {
+		w := b.repack(seen, out.Next)
+		if seen.equals(w) {
+			return out, true
+		}
+		if s.commit(seen, w) {
+			sh.changed(s)
 			return out, true
 		}
 	}
@@ -174,6 +186,7 @@ func (b *slotBound) applyToNewKey(sh *shard, d digest, r *algo.Request) (out alg
 		out.Next = b.rephase(out.Next, r.T)
 	}
 	s.assign(d, seen, b.pack(out.Next))
+	sh.changed(s)
 	return out, true, nil
 }
 
@@ -215,7 +228,7 @@ func (b *slotBound) applyToOverflow(d digest, r *algo.Request) (algo.Result, err
 	sh := b.store.overflow.shard(d)
 	for {
 		if s := sh.find(d); s != nil {
-			if out, done := b.applyToSlot(s, d, r, true); done {
+			if out, done := b.applyToSlot(sh, s, d, r); done {
 				return out, nil
 			}
 			sh.awaitUnlock()
@@ -244,6 +257,7 @@ func (b *slotBound) insertOverflow(sh *shard, d digest, now int64, next algo.Sta
 		return false, errFull()
 	}
 	s.assign(d, seen, b.pack(next))
+	sh.changed(s)
 	return true, nil
 }
 

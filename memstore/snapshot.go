@@ -89,7 +89,8 @@ func (s *Store) snapshotSlots(sh *shard, out *snapshotWriter, region, index int,
 	for i := range slots {
 		d, w := s.readPlain(&slots[i])
 		if d.hi != 0 && w.expiry() > now {
-			out.numbers(kind, uint64(i), d.hi, d.lo, w.at&^(versions|lockBit), w.rest)
+			w = w.withoutVersion()
+			out.numbers(kind, uint64(i), d.hi, d.lo, w.at, w.rest)
 		}
 	}
 }
@@ -106,7 +107,7 @@ func (s *Store) readPlain(slot *slot) (digest, words) {
 		holds.mu.Lock()
 		k := holds.keys.get(d)
 		if k != nil {
-			w = k.rule.pack(k.account.State)
+			w = k.plainWords()
 		}
 		holds.mu.Unlock()
 		if k != nil { // otherwise its last hold has ended in the meantime

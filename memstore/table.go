@@ -26,6 +26,7 @@ const (
 type table struct {
 	slots   []slot
 	buckets uint64
+	changed pageFlags // nil if the store is not saved
 }
 
 func newTable(slots int) *table { return tableOf(make([]slot, roundUp(slots))) }
@@ -84,7 +85,9 @@ type shard struct {
 	// into siblings equal parts; this shard uses the part with number index.
 	slab            *slab
 	index, siblings int32
-	_               [64 - 56]byte
+	tracked         bool // whether the store is saved; see pageFlags
+	isOverflow      bool // whether the slots are overflow buckets
+	_               [64 - 58]byte
 }
 
 // slab is the memory of the largest tables of all shards of a region. It is allocated
@@ -268,6 +271,7 @@ func (sh *shard) relocate(t *table, s *slot, now int64, depth int) (words, bool)
 		return seen, false
 	}
 	to.assign(d, toSeen, seen.withoutVersion())
+	sh.changed(to)
 	sh.relocations.Add(1)
 	return seen, true
 }
@@ -303,6 +307,9 @@ func (sh *shard) grow(now int64) bool {
 			continue
 		}
 		sh.rehash(next, d, seen, now)
+	}
+	if sh.tracked {
+		next.trackAll()
 	}
 	sh.table.Store(next)
 	return true

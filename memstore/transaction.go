@@ -318,6 +318,7 @@ func (t *target) release(s *Store, next algo.State, g *slotBound) {
 		w = heldWords
 	}
 	t.slot.assign(t.slotKey, t.seen, w)
+	s.shardOf(t).changed(t.slot)
 	t.slot = nil
 }
 
@@ -331,6 +332,7 @@ func (x *transaction) rollBack() {
 		case t.slot == nil:
 		case t.isNew:
 			t.slot.assign(freeDigest, t.seen, words{})
+			x.store.shardOf(t).changed(t.slot)
 		default:
 			t.releaseUnspent(x)
 		}
@@ -350,9 +352,18 @@ func (t *target) releaseUnspent(x *transaction) {
 	}
 	if w := t.rule.repack(t.seen, t.state); !x.peek && !t.seen.equals(w) {
 		t.slot.unlock(t.seen, w)
+		x.store.shardOf(t).changed(t.slot)
 		return
 	}
 	t.slot.at.Store(t.seen.at)
+}
+
+// shardOf returns the shard of the target's slot.
+func (s *Store) shardOf(t *target) *shard {
+	if t.slotKey != t.d {
+		return s.overflow.shard(t.slotKey)
+	}
+	return s.keys.shard(t.d)
 }
 
 // freeDigest is the digest of a slot that belongs to no key but has been used. Such a

@@ -118,7 +118,7 @@ func printWarnings(cmd *cobra.Command, path string, warnings []string) {
 // checkPolicies returns an error if the configured store cannot enforce one of the
 // policies.
 func checkPolicies(c *config.Config) (err error) {
-	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Instances: max(1, c.Instances)})
+	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Instances: max(1, c.Instances), Volatile: true})
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func (x *explaining) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Budget: c.StoreBudget, Instances: max(1, c.Instances)})
+	store, err := storeopen.Open(string(c.Store), &storeopen.Options{Budget: c.StoreBudget, Instances: max(1, c.Instances), Volatile: true})
 	if err != nil {
 		return err
 	}

@@ -176,7 +176,7 @@ func demoVariables() (names []string) {
 
 // checkStoreURL returns an error if a store URL is invalid. It does no I/O.
 func checkStoreURL(url config.StoreURL) error {
-	store, err := storeopen.Open(string(url), nil)
+	store, err := storeopen.Open(string(url), &storeopen.Options{Volatile: true})
 	if err != nil {
 		return err
 	}

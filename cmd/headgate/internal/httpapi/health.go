@@ -22,6 +22,9 @@ type HealthOptions struct {
 	Store string
 	// NodesUnavailable returns the number of unavailable nodes of the store.
 	NodesUnavailable func() int
+	// SavingFails returns whether the store cannot save its state. nil means that the store
+	// saves none.
+	SavingFails func() bool
 	// Config returns the number of configurations that have taken effect, and whether
 	// the current configuration file was rejected. nil means that there is no file.
 	Config func() (generation uint64, refused bool)
@@ -80,6 +83,9 @@ type readiness struct {
 	// which may be on another node.
 	NodesUnavailable int `json:"nodes_unavailable,omitempty"`
 
+	// Whether the store cannot save its state: a restart would forget what is admitted.
+	SavingFails bool `json:"saving_fails,omitempty"`
+
 	Config *configState `json:"config,omitempty"`
 
 	ControlPlane *controlPlaneState `json:"control_plane,omitempty"`
@@ -111,6 +117,11 @@ func (h *Health) writeReady(w http.ResponseWriter, r *http.Request) {
 	}
 	if h.opts.NodesUnavailable != nil {
 		if state.NodesUnavailable = h.opts.NodesUnavailable(); state.NodesUnavailable > 0 {
+			state.Status = "degraded"
+		}
+	}
+	if h.opts.SavingFails != nil {
+		if state.SavingFails = h.opts.SavingFails(); state.SavingFails {
 			state.Status = "degraded"
 		}
 	}

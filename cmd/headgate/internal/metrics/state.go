@@ -52,6 +52,26 @@ func (m *Metrics) Store(state func() StoreState) {
 	})
 }
 
+// FolderState is the state of the folder in which a memory store saves its state.
+type FolderState struct {
+	Bytes           int64
+	LastSync        time.Time
+	Syncs, Failures uint64
+	Failing         bool // whether the last sync failed
+}
+
+// Folder adds metrics of the folder of a memory store. The function state is called at each
+// scrape.
+func (m *Metrics) Folder(state func() FolderState) {
+	m.gaugeFunc("store_file_bytes", "Size of the files in which the memory store saves its state.", func() float64 { return float64(state().Bytes) })
+	m.gaugeFunc("store_sync_age_seconds", "Time since the last sync began that succeeded: a crash forgets what was admitted in this time.", func() float64 {
+		return time.Since(state().LastSync).Seconds()
+	})
+	m.gaugeFunc("store_saving", "1 if the memory store can save its state, 0 if the last sync failed.", func() float64 { return boolValue(!state().Failing) })
+	m.counterFunc("store_syncs_total", "Syncs of the state to the disk that succeeded.", func() float64 { return float64(state().Syncs) })
+	m.counterFunc("store_sync_failures_total", "Syncs, and other writes of the state, that failed.", func() float64 { return float64(state().Failures) })
+}
+
 // LeaseState has the counts of a store with leases.
 type LeaseState struct {
 	Keys     int   // keys that are leased

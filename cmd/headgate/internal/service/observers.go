@@ -38,6 +38,12 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 			stats := memory.Stats()
 			return metrics.StoreState{Keys: stats.Keys, Bytes: stats.Bytes, Overflowed: stats.Overflowed}
 		})
+		if memory.Folder().Path != "" {
+			o.Folder(func() metrics.FolderState {
+				f := memory.Folder()
+				return metrics.FolderState{Bytes: f.Bytes, LastSync: f.LastSync, Syncs: f.Syncs, Failures: f.Failures, Failing: f.Err != nil}
+			})
+		}
 	}
 	if leased, ok := store.(*lease.Store); ok {
 		o.Leases(func() metrics.LeaseState {

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/memstore"
 )
 
 // parts are the components that the servers use.
@@ -42,13 +43,18 @@ func newParts(
 	}
 	live := startConfig(sources, c, e, log)
 	seen.report(store, live, v.handler, v.client, c.Envoy.ResponseMS)
-	health := httpapi.NewHealth(e, healthOptions(c, live, v, seen))
+	health := httpapi.NewHealth(e, healthOptions(c, live, v, seen, store))
 	return &parts{c, version, log, seen, e, engines, v, live, health}, nil
 }
 
 // healthOptions returns the options for /readyz, which are the same on every listener.
-func healthOptions(c *config.Config, live *config.Live, v *envoyEndpoint, seen *observers) *httpapi.HealthOptions {
+func healthOptions(
+	c *config.Config, live *config.Live, v *envoyEndpoint, seen *observers, store headgate.Store,
+) *httpapi.HealthOptions {
 	opts := &httpapi.HealthOptions{Store: storeopen.Name(string(c.Store)), NodesUnavailable: seen.NodesUnavailable}
+	if memory, ok := store.(*memstore.Store); ok && memory.Folder().Path != "" {
+		opts.SavingFails = func() bool { return memory.Folder().Err != nil }
+	}
 	if v.client != nil {
 		opts.ControlPlane = v.controlPlane
 	}

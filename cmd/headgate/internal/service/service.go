@@ -48,6 +48,7 @@ func New(opts *Options) (*Service, error) {
 		closeLog(lines)
 		return nil, err
 	}
+	logRestored(log, store)
 	p, err := newParts(opts.Config, opts.Sources, opts.Version, log, seen, store)
 	s := &Service{p, store, lines}
 	if err != nil {

@@ -32,11 +32,14 @@ func logStart(p *parts, listeners []listener) {
 }
 
 // stateLocation returns the location of the state for the log: the URL of the store
-// without secrets, or a text that the state is in memory and lost at the end of the
-// process.
+// without secrets, or a text that the state is in memory, and whether it is saved or lost
+// at the end of the process.
 func stateLocation(p *parts) string {
 	if storeopen.Networked(string(p.config.Store)) {
 		return p.config.Store.Masked()
+	}
+	if folder := storeopen.FolderOf(string(p.config.Store)); folder != "" {
+		return "in memory, saved in " + folder
 	}
 	return "in memory, lost on exit"
 }

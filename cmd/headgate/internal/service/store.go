@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 	"github.com/headgate/headgate/fallback"
+	"github.com/headgate/headgate/memstore"
 )
 
 // LogStoreEvents returns an observer that logs one line when a store, or one of its
@@ -39,6 +40,40 @@ func (s storeLog) ObserveClockSkew(skew time.Duration) {
 	s.log.Warn("local clock is ahead of the clock of another process of the store", "ahead", skew.Round(time.Millisecond))
 }
 
+// ObserveFolder logs that the state could not be saved, or that this works again.
+func (s storeLog) ObserveFolder(e memstore.FolderEvent) {
+	switch e.Kind {
+	case memstore.SaveFailed:
+		s.log.Error("saving the state failed; decisions go on in memory", "error", e.Err)
+	case memstore.SaveRecovered:
+		s.log.Info("state saved again", "unsaved_for", e.Since.Round(time.Millisecond))
+	case memstore.ImageFailed:
+		s.log.Warn("writing a new state file failed; the current file grows", "error", e.Err)
+	}
+}
+
+// logRestored logs what the memory store has read from its folder.
+func logRestored(log *slog.Logger, store headgate.Store) {
+	memory, ok := store.(*memstore.Store)
+	if !ok || memory.Folder().Path == "" {
+		return
+	}
+	r, path := memory.Folder().Restored, memory.Folder().Path
+	switch {
+	case !r.Found:
+		log.Info("state folder is new; every key is unused", "folder", path)
+		return
+	case r.Clean:
+		log.Info("state restored", "folder", path, "keys", r.Keys, "duration", r.Duration.Round(time.Millisecond))
+	default:
+		log.Warn("state restored after an irregular stop; decisions since the last sync are forgotten",
+			"folder", path, "keys", r.Keys, "duration", r.Duration.Round(time.Millisecond), "cut_bytes", r.CutBytes)
+	}
+	if r.ClockBack > 0 {
+		log.Warn("clock went back since the last sync; keys in use are denied for longer", "back", r.ClockBack.Round(time.Millisecond))
+	}
+}
+
 // storeObservers is a list of observers that receives every event as one observer.
 type storeObservers []headgate.StoreObserver
 
@@ -63,6 +98,15 @@ func (all storeObservers) ObserveClockSkew(skew time.Duration) {
 	for _, o := range all {
 		if clock, ok := o.(storeopen.ClockObserver); ok {
 			clock.ObserveClockSkew(skew)
+		}
+	}
+}
+
+// ObserveFolder notifies all observers of folders in order.
+func (all storeObservers) ObserveFolder(e memstore.FolderEvent) {
+	for _, o := range all {
+		if folder, ok := o.(storeopen.FolderObserver); ok {
+			folder.ObserveFolder(e)
 		}
 	}
 }

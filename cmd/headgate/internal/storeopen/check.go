@@ -23,15 +23,12 @@ const (
 	Failing = diagnosis.Failing
 )
 
-// Check diagnoses the store at rawURL; see [redisstore.Diagnose] and
-// [memcachedstore.Diagnose]. It returns an error only if the URL is invalid.
+// Check diagnoses the store at rawURL; see [redisstore.Diagnose],
+// [memcachedstore.Diagnose] and [memstore.CheckFolder]. It returns an error only if the URL is invalid.
 func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 	switch name := Name(rawURL); {
 	case name == memory:
-		if _, err := memoryOptions(rawURL); err != nil {
-			return nil, err
-		}
-		return []Finding{{Check: "memory", Level: Fine, Says: "in this process: always available, lost on restart"}}, nil
+		return checkMemory(rawURL)
 	case name == memcached:
 		servers, opts, err := memcachedOptions(rawURL)
 		if err != nil {

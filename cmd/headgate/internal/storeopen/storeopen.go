@@ -38,13 +38,13 @@ func (e *Error) Is(target error) bool { return target == ErrUnknownStore }
 func (e *Error) Unwrap() error { return e.Err }
 
 // supportedURLs describes all supported stores.
-const supportedURLs = "must be memory://, redis://host:6379, rediss:// (TLS), redis+sentinel://host:26379/NAME, redis+cluster://host:7000, " +
+const supportedURLs = "must be memory://, memory:///folder, redis://host:6379, rediss:// (TLS), redis+sentinel://host:26379/NAME, redis+cluster://host:7000, " +
 	"redis+unix:///path or memcached://host:11211"
 
 // DefaultBudget is the default of Options.Budget.
 const DefaultBudget = fallback.DefaultBudget
 
-// Options configure the fallback of a network store. Memory stores need none. Zero
+// Options configure the fallback of a network store, which memory stores do not need. Zero
 // fields and a nil pointer select the defaults.
 type Options struct {
 	// Budget is the maximum time that a decision waits for the store; 0 means
@@ -55,9 +55,12 @@ type Options struct {
 	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are invalid.
 	Instances int
 	// Observer receives an event when the store becomes unavailable and when it
-	// recovers; may be nil. If it is a [ClockObserver], it also receives events of
-	// clocks.
+	// recovers; may be nil. If it is a [ClockObserver] or a [FolderObserver], it also
+	// receives events of clocks or of the folder.
 	Observer headgate.StoreObserver
+	// Volatile makes a memory store ignore its folder: it is empty, and nothing is saved.
+	// It is for commands that check a configuration while a service uses the folder.
+	Volatile bool
 }
 
 // ClockObserver receives events of the clocks that decide.
@@ -84,12 +87,14 @@ func Name(rawURL string) string {
 // Networked reports whether the store of rawURL is accessed over a network.
 func Networked(rawURL string) bool { return Name(rawURL) != memory }
 
-// Open returns the store of rawURL, which the caller must close. It does no I/O. The
-// error for an invalid URL is an [*Error]. opts may be nil.
+// Open returns the store of rawURL, which the caller must close. It does no I/O, except
+// for a memory store with a folder: then it reads the state. The error is an [*Error].
+// opts may be nil.
 //
 //	memory, memory://               in memory, for a million keys
 //	memory://?max_entries=50000     for 50,000 keys
 //	memory://?max_bytes=67108864    for 64 MiB
+//	memory:///folder?sync=100ms     with the state saved in a folder
 //	redis://user:password@host/0    and related schemes, see [redisstore.Open]
 //	memcached://host:11211,host     all servers, in the same order in every instance
 //	memcached:///run/memcached.sock over a Unix socket
@@ -102,9 +107,12 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
+	if Name(rawURL) == memory {
+		return openMemory(rawURL, opts.Volatile, opts.Observer)
+	}
 	store, err := openBare(rawURL, "", opts.Observer)
-	if err != nil || !Networked(rawURL) {
-		return store, err
+	if err != nil {
+		return nil, err
 	}
 	fallbackOptions := &fallback.Options{Budget: opts.Budget, Instances: opts.Instances, Observer: opts.Observer}
 	if opts.Instances > 0 {
@@ -127,7 +135,7 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 func openBare(rawURL, scratch string, observer headgate.StoreObserver) (headgate.Store, error) {
 	switch name := Name(rawURL); {
 	case name == memory:
-		return openMemory(rawURL)
+		return openMemory(rawURL, true, nil)
 	case name == memcached:
 		return openMemcached(rawURL, scratch, observer)
 	case strings.HasPrefix(name, "redis"):

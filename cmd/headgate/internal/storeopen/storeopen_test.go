@@ -2,12 +2,15 @@ package storeopen_test
 
 import (
 	"errors"
+	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/memstore"
 )
 
 func TestOpenMemory(t *testing.T) {
@@ -32,6 +35,71 @@ func TestOpenMemory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The state in the folder of the URL survives, and a temporary store does not use it.
+func TestMemoryFolder(t *testing.T) {
+	folder := t.TempDir() + "/a folder"
+	rawURL := "memory://" + strings.ReplaceAll(folder, " ", "%20") + "?sync=1m&max_entries=1000"
+	if got := storeopen.FolderOf(rawURL); got != folder || storeopen.FolderOf("memory://") != "" || storeopen.FolderOf("redis://h") != "" {
+		t.Errorf("folder: got %q want %q", got, folder)
+	}
+	if _, err := storeopen.OpenTemporary(rawURL); err == nil || !strings.Contains(err.Error(), "remove the folder") {
+		t.Errorf("temporary store: got error %v want that the folder must be removed", err)
+	}
+	for start, want := range []bool{true, false} {
+		store, err := storeopen.Open(rawURL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := allowOne(t, store); d.Allowed != want {
+			t.Errorf("start %d: got allowed %v want %v", start+1, d.Allowed, want)
+		}
+		checkFindings(t, rawURL, "in use by process")
+		volatile, err := storeopen.Open(rawURL, &storeopen.Options{Volatile: true})
+		if err != nil || !allowOne(t, volatile).Allowed {
+			t.Errorf("volatile store: got error %v want one that is empty", err)
+		}
+		var typed *storeopen.Error
+		if _, err := storeopen.Open(rawURL, nil); !errors.As(err, &typed) || !errors.Is(err, memstore.ErrFolderInUse) {
+			t.Errorf("second store: got error %v want ErrFolderInUse", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkFindings(t, rawURL, "not in use", "valid: 1 keys")
+	if err := os.WriteFile(folder+"/state-0000000009", []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkFindings(t, rawURL, "corrupt at byte 0")
+}
+
+func allowOne(t *testing.T, store headgate.Store) headgate.Decision {
+	t.Helper()
+	l, err := headgate.New(store, headgate.MustPolicy("1/1h"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Allow(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// checkFindings checks that the findings about a store contain the given texts.
+func checkFindings(t *testing.T, rawURL string, want ...string) {
+	t.Helper()
+	found, err := storeopen.Check(t.Context(), rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range want {
+		if !slices.ContainsFunc(found, func(f storeopen.Finding) bool { return strings.Contains(f.Says, text) }) {
+			t.Errorf("check: got %+v want %q", found, text)
+		}
 	}
 }
 
@@ -72,14 +140,19 @@ func TestMemoryBounds(t *testing.T) {
 
 func TestOpenInvalidURL(t *testing.T) {
 	for _, tt := range []struct{ url, want string }{
-		{"", "must be memory://, redis://"},
-		{"user:secret@host", "must be memory://, redis://"},
-		{"secret@host", "must be memory://, redis://"},
+		{"", "must be memory://, memory:///folder, redis://"},
+		{"user:secret@host", "must be memory://, memory:///folder, redis://"},
+		{"secret@host", "must be memory://, memory:///folder, redis://"},
 		{"memory://127.0.0.1", "address is not supported"},
 		{"memory://secret", "address is not supported"},
 		{"memory:secret", "address is not supported"},
-		{"memoryx", "must be memory://, redis://"},
-		{"memory://?max_keys=5", `unknown parameter "max_keys"; must be max_entries or max_bytes`},
+		{"memory:///", "address is not supported"},
+		{"memory:///%zz", "address is not supported"},
+		{"memory://?sync=1s", "parameter sync requires a folder"},
+		{"memory:///var/lib/secret?sync=1ms", "Sync is 1ms; must be 10ms to 1m0s"},
+		{"memory:///var/lib/secret?sync=often", "a duration such as 100ms"},
+		{"memoryx", "must be memory://, memory:///folder, redis://"},
+		{"memory://?max_keys=5", `unknown parameter "max_keys"; must be max_entries, max_bytes or sync`},
 		{"memory://?max_entries=secret", `parameter "max_entries" must be set once, to a whole number of at least 1`},
 		{"memory://?max_entries=0", "at least 1"},
 		{"memory://?max_entries=-1", "at least 1"},

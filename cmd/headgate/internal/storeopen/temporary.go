@@ -20,6 +20,9 @@ const scratchTimeout = 10 * time.Second
 // an error. OpenTemporary returns an error for a URL that sets a namespace or a layout,
 // because that namespace may contain other data.
 func OpenTemporary(rawURL string) (headgate.Store, error) {
+	if FolderOf(rawURL) != "" {
+		return nil, &Error{memory, "remove the folder: a temporary store is in memory only, and the folder is not changed", nil}
+	}
 	if !Networked(rawURL) {
 		return openBare(rawURL, "", nil)
 	}
