@@ -61,7 +61,10 @@ type File struct {
 type HTTP struct {
 	Addr           Address    `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
 	AllowedHosts   []HostName `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
-	TLS            TLS        `yaml:",inline" peer:"client"`
+	TLS            TLS         `yaml:",inline" peer:"client"`
+	Token          Secret      `yaml:"token"`
+	Tokens         []HTTPToken `yaml:"tokens" count:"0 100"`
+	Insecure       bool        `yaml:"insecure" default:"false"`
 	MaxConnections int        `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
 	MaxMemoryBytes int        `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
 }
@@ -80,6 +83,7 @@ type RESP struct {
 	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes"`
 	User            string        `yaml:"user" default:"default" restart:"yes"`
 	Password        Secret        `yaml:"password" restart:"yes"`
+	Insecure        bool          `yaml:"insecure" default:"false"`
 	EventLoops      bool          `yaml:"event_loops" default:"true" restart:"yes"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes"`
 	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes"`

@@ -12,6 +12,9 @@ var helps = map[string]string{
 	"http.tls_key":          "private key file (PEM)",
 	"http.client_ca":        "CA file for client certificates; if set, clients must present one",
 	"http.client_name":      "DNS name that client certificates must contain; if empty, any name is accepted",
+	"http.token":            "bearer token with all scopes; without tokens, none is required",
+	"http.tokens":           "bearer tokens with scopes",
+	"http.insecure":         "do not warn that a non-loopback address requires no credentials",
 	"http.max_connections":  "maximum concurrent connections",
 	"http.max_memory_bytes": "maximum memory of connections and requests in bytes",
 
@@ -19,6 +22,7 @@ var helps = map[string]string{
 	"resp.addr":              "listen address, unix:/path, or off",
 	"resp.user":              "username that clients send with AUTH or HELLO",
 	"resp.password":          "password; if empty, no authentication is required",
+	"resp.insecure":          "do not warn that a non-loopback address requires no credentials",
 	"resp.event_loops":       "on Linux, use event loops instead of a goroutine per connection",
 	"resp.max_clients":       "maximum concurrent client connections",
 	"resp.max_request_bytes": "maximum size of a request in bytes",
@@ -46,8 +50,21 @@ var helps = map[string]string{
 
 	"admin":       "admin listener",
 	"admin.addr":  "listen address, or off",
-	"admin.token": "bearer token; required if the address is not a loopback address",
-	"admin.keys":  "show plain keys instead of hashes in /debug/top-denied",
+	"admin.token": "bearer token with all scopes; required on a non-loopback address",
+	"admin.tokens": "bearer tokens with scopes",
+	"admin.keys":  "show plain keys instead of hashes in the admin API and the audit",
+
+	"admin.tokens[].name":       "name of the token in the audit",
+	"admin.tokens[].token":      "token; better in a file or a variable",
+	"admin.tokens[].token_file": "file with the token",
+	"admin.tokens[].token_env":  "environment variable with the token",
+	"admin.tokens[].scopes":     "read (state, metrics, profiles), write (changes)",
+
+	"http.tokens[].name":       "name of the token",
+	"http.tokens[].token":      "token; better in a file or a variable",
+	"http.tokens[].token_file": "file with the token",
+	"http.tokens[].token_env":  "environment variable with the token",
+	"http.tokens[].scopes":     "check, refund, reset; admin is all of them",
 
 	"metrics":      "metrics listener",
 	"metrics.addr": "listen address for metrics only, or off",

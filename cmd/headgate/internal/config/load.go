@@ -128,12 +128,13 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	}
 	if parsed != nil {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
+		c.Admin.Tokens, c.HTTP.Tokens = parsed.File.Admin.Tokens, parsed.File.HTTP.Tokens
 	}
 	s.applyRedisEnv(c)
 	if compat != nil {
 		c.warnStore()
 	}
-	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkHTTPToken(), c.checkXDS()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
 		}
