@@ -15,18 +15,33 @@ type policy struct {
 	name      string
 	rules     []*Rule
 	overrides *overrides // nil if there are none
+	live      *overrides // live overrides, which precede overrides; nil if there are none
+	// isReplaced is true if rules are those of a live override of the whole policy.
+	isReplaced bool
 	shadows   bool       // whether some or all keys are in shadow mode
 	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
-	if p.overrides != nil {
-		if o := p.overrides.of(key); o != nil {
-			return o.rules
-		}
+	if o, _ := p.overrideOf(key); o != nil {
+		return o.rules
 	}
 	return p.rules
+}
+
+// overrideOf returns the override that applies to a key, or nil, and whether it is a live
+// override.
+func (p *policy) overrideOf(key string) (o *override, live bool) {
+	if p.live != nil {
+		if o = p.live.of(key); o != nil {
+			return o, true
+		}
+	}
+	if p.overrides != nil {
+		o = p.overrides.of(key)
+	}
+	return o, false
 }
 
 // enforces reports whether the policy is enforced for key, that is, not in shadow mode.
@@ -38,9 +53,13 @@ func (p *policy) enforces(key string) bool {
 // reason why a policy can't be bound.
 func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	var errs []error
+	live := s.liveByPolicy()
 	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
 		b := binding{ActiveConfig: s, last: last, policy: &policy{name: name}}
 		b.bind(opts.Policies[name], opts.PolicyOptions[name])
+		if len(b.errs) == 0 {
+			b.bindLive(opts.Policies[name], live[name])
+		}
 		s.policies[name] = b.policy
 		errs = append(errs, b.errs...)
 	}
