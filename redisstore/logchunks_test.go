@@ -32,7 +32,9 @@ type editedClient struct {
 func (c editedClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 	edited := make([]Call, len(calls))
 	for i, call := range calls {
-		call.Script, call.SHA = c.text, c.sha
+		if call.SHA == decideScript.sha {
+			call.Script, call.SHA = c.text, c.sha
+		}
 		edited[i] = call
 	}
 	c.Client.Run(ctx, edited, replies)

@@ -15,6 +15,14 @@ var serviceRules = map[string]packageRule{
 			service("quotaclient"),
 		},
 	},
+	service("access"): {
+		why:  "tokens and their scopes, for the listeners of HTTP; it knows none of them",
+		code: []string{"internal/problem"},
+	},
+	service("activity"): {
+		why:  "counts in memory; it knows neither the engine nor an interface",
+		code: []string{"."},
+	},
 	service("admin"): {
 		why:   "the admin listener; what it serves is passed to it",
 		code:  []string{service("bounded"), service("localaccess"), service("logs")},
@@ -33,7 +41,7 @@ var serviceRules = map[string]packageRule{
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
-			".", "algo", "lease", service("engine"), service("localaccess"), service("routing"), service("suggest"),
+			".", "algo", "lease", service("access"), service("engine"), service("localaccess"), service("routing"), service("suggest"),
 			service("tlsfiles"),
 		},
 		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
@@ -76,7 +84,7 @@ var serviceRules = map[string]packageRule{
 	service("httpapi"): {
 		why: "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
 		code: []string{
-			".", "algo", "internal/problem", service("answerfields"), service("bounded"), service("engine"),
+			".", "algo", "internal/problem", service("access"), service("answerfields"), service("bounded"), service("engine"),
 			service("localaccess"), service("logs"), service("suggest"),
 		},
 		tests: []string{
@@ -103,7 +111,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("metrics"): {
 		why:   "it observes the engine and knows no interface",
-		code:  []string{".", service("engine"), service("logs")},
+		code:  []string{".", service("activity"), service("engine"), service("logs")},
 		tests: []string{"memstore", service("storeopen")},
 	},
 	service("respapi"): {

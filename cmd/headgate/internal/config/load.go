@@ -134,7 +134,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	if compat != nil {
 		c.warnStore()
 	}
-	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkHTTPToken(), c.checkXDS()} {
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
 		}

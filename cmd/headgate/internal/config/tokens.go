@@ -153,17 +153,6 @@ func (f *File) tokenVariables() (names []string) {
 	return names
 }
 
-// checkHTTPToken returns an error if the setting http.token cannot be a token.
-func (c *Config) checkHTTPToken() *Error {
-	if c.HTTP.Token == "" {
-		return nil
-	}
-	if err := tokenError(string(c.HTTP.Token)); err != nil {
-		return c.wrong("http.token", err.Error())
-	}
-	return nil
-}
-
 // AdminTokens returns the tokens of the admin listener. It reads the files of tokens, and
 // variables with lookup, which is like os.LookupEnv. The error names the setting, and
 // contains no part of a token.
@@ -183,6 +172,9 @@ func (c *Config) AdminTokens(lookup func(string) (string, bool)) ([]access.Token
 func (c *Config) HTTPTokens(lookup func(string) (string, bool)) ([]access.Token, error) {
 	r := tokenReader{config: c, lookup: lookup}
 	if c.HTTP.Token != "" {
+		if err := tokenError(string(c.HTTP.Token)); err != nil {
+			return nil, Errors{c.wrong("http.token", err.Error())}
+		}
 		r.all = append(r.all, access.Token{Name: httpTokenName, Secret: string(c.HTTP.Token), Scopes: []access.Scope{access.Admin}})
 	}
 	for i := range c.HTTP.Tokens {
