@@ -81,4 +81,3 @@ func TestSketchErrorBounds(t *testing.T) {
 		t.Errorf("%d keys are not in the order of their certain counts", len(top))
 	}
 }
-

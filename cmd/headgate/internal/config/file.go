@@ -59,14 +59,14 @@ type File struct {
 
 // HTTP has the settings of the HTTP API listener.
 type HTTP struct {
-	Addr           Address    `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
-	AllowedHosts   []HostName `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
+	Addr           Address     `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
+	AllowedHosts   []HostName  `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
 	TLS            TLS         `yaml:",inline" peer:"client"`
 	Token          Secret      `yaml:"token"`
 	Tokens         []HTTPToken `yaml:"tokens" count:"0 100"`
 	Insecure       bool        `yaml:"insecure" default:"false"`
-	MaxConnections int        `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
-	MaxMemoryBytes int        `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
+	MaxConnections int         `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
+	MaxMemoryBytes int         `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
 }
 
 // HostNames returns the names in AllowedHosts.

@@ -48,11 +48,11 @@ var helps = map[string]string{
 	"grpc.max_connection_age":       "age of a connection at which the client is asked to reconnect",
 	"grpc.max_connection_age_grace": "grace period for requests in flight when a connection reaches its maximum age",
 
-	"admin":       "admin listener",
-	"admin.addr":  "listen address, or off",
-	"admin.token": "bearer token with all scopes; required on a non-loopback address",
+	"admin":        "admin listener",
+	"admin.addr":   "listen address, or off",
+	"admin.token":  "bearer token with all scopes; required on a non-loopback address",
 	"admin.tokens": "bearer tokens with scopes",
-	"admin.keys":  "show plain keys instead of hashes in the admin API and the audit",
+	"admin.keys":   "show plain keys instead of hashes in the admin API and the audit",
 
 	"admin.tokens[].name":       "name of the token in the audit",
 	"admin.tokens[].token":      "token; better in a file or a variable",

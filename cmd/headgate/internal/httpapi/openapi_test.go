@@ -112,7 +112,7 @@ func (d *described) ask(method, path, target, body string, fields ...string) (st
 	r.Body = io.NopCloser(strings.NewReader(body))
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: map[string]string{"policy": "login"},
-		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: documented, Operation: operation},
+		Route: &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: documented, Operation: operation},
 		Options: &openapi3filter.Options{
 			IncludeResponseStatus: true, SkipSettingDefaults: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
 		},
