@@ -114,6 +114,11 @@ var serviceRules = map[string]packageRule{
 		code:  []string{".", service("activity"), service("engine"), service("logs")},
 		tests: []string{"memstore", service("storeopen")},
 	},
+	service("overrides"): {
+		why:   "overrides in a document of the store, for the engine; it knows no interface",
+		code:  []string{".", service("engine")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore"},
+	},
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
 		code:  []string{".", service("bounded"), service("engine")},
@@ -136,7 +141,7 @@ var serviceRules = map[string]packageRule{
 		code: []string{
 			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
-			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("respapi"),
+			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
 		},
 		tests: []string{

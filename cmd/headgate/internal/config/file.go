@@ -38,6 +38,7 @@ type File struct {
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes"`
 	StoreBudget     time.Duration         `yaml:"store_budget" default:"50ms" range:"1ms 1m" restart:"yes"`
+	OverridesPoll   time.Duration         `yaml:"overrides_poll" default:"500ms" range:"50ms 1m" restart:"yes"`
 	Enforcement     engine.Enforcement    `yaml:"enforcement" default:"on" oneof:"on shadow off"`
 	TrustedProxies  []Network             `yaml:"trusted_proxies" count:"0 1024"`
 	TrustedHeaders  []HeaderName          `yaml:"trusted_headers" count:"0 64"`

@@ -80,6 +80,7 @@ var helps = map[string]string{
 	"on_store_error":    "failure mode while the store is unavailable",
 	"instances":         "number of instances that share the store; 0 if unknown",
 	"store_budget":      "maximum time that a decision waits for the store",
+	"overrides_poll":    "time between two polls of the store for overrides",
 	"enforcement":       "on, shadow (count, but never deny) or off (emergency bypass)",
 	"trusted_proxies":   "proxies that are trusted to report the client address",
 	"trusted_headers":   "header fields that your proxies set or remove, so that clients cannot",

@@ -126,6 +126,8 @@ type PolicyOptions struct {
 	// Shadow is the percentage of keys for which the policy is in shadow mode; see the
 	// package documentation.
 	Shadow Percent
+	// Ban are the settings for bans. The zero value means that there are none.
+	Ban Ban
 }
 
 // Rule is a limit that is bound to the store. All requests with the limit share one
@@ -146,6 +148,7 @@ type Rule struct {
 	onError   headgate.OnStoreError
 	holds     headgate.HoldSettings
 	windows   *calendar.Calendar // see [Result.ResetAt]; nil if the limit has no windows
+	ban       *BanRules          // bans of the policy; nil if there are none
 }
 
 // Capacity returns the number of units that a full or unused key has. In a decision,

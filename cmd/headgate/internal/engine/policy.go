@@ -18,6 +18,7 @@ type policy struct {
 	live      *overrides // live overrides, which precede overrides; nil if there are none
 	// isReplaced is true if rules are those of a live override of the whole policy.
 	isReplaced bool
+	ban        *BanRules // nil if there are no bans
 	shadows   bool       // whether some or all keys are in shadow mode
 	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
@@ -94,6 +95,10 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 		return
 	}
 	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
+	if err := b.bindBan(from, opts.Ban); err != nil {
+		b.fail(PolicyError{Field: "ban", Err: err})
+		return
+	}
 	p.rules = b.bindRules(from, PolicyError{})
 	p.overrides = b.bindOverrides(from, &opts)
 }
@@ -118,6 +123,9 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 		}
 		bound[i] = r
 	}
+	if ban := b.banOf(from.Limits[0]); ban != nil {
+		bound = append(bound, ban.rule)
+	}
 	return bound
 }
 
@@ -126,14 +134,16 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {
-		r = b.last.rules[rule]
+		if r = b.last.rules[rule]; r != nil && r.ban != b.banOf(rule.Limit) {
+			r = nil
+		}
 	}
 	if r == nil {
 		var err error
 		if r, err = bind(b.store, rule); err != nil {
 			return nil, err
 		}
-		r.Policy = b.policy.name
+		r.Policy, r.ban = b.policy.name, b.banOf(rule.Limit)
 	}
 	b.rules[rule] = r
 	return r, nil

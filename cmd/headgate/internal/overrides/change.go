@@ -141,10 +141,11 @@ func (l *Live) tryChange(ctx context.Context, edit func(all []Entry) ([]Entry, b
 	}
 	base := stored
 	if known := l.current(); known.Revision > stored.Revision { // the store has lost the latest changes
-		base = known
+		base.document = known.merge(&stored.document)
 	}
-	next := state{document: document{Revision: base.Revision + 1}}
-	entries, changed := edit(notEnded(base.Entries, time.Now()))
+	now := time.Now()
+	next := state{document: document{Revision: base.Revision + 1, Saved: now.UTC().Truncate(time.Millisecond)}}
+	entries, changed := edit(notEnded(base.Entries, now))
 	if !changed {
 		l.install(stored)
 		return true, nil

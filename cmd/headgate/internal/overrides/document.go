@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 )
@@ -24,8 +26,25 @@ const maxPlainBytes = 128 << 20
 // document is the content of the document: JSON, compressed.
 type document struct {
 	Format   int     `json:"format"`
-	Revision uint64  `json:"revision"`
-	Entries  []Entry `json:"entries"`
+	Revision uint64    `json:"revision"`
+	Saved    time.Time `json:"saved"` // time of the last change
+	Entries  []Entry   `json:"entries"` // ordered by policy and target
+}
+
+// merge returns d with the entries of an older document that were set after d was saved.
+// It is for a store that has lost d, in which an instance that did not know d has set
+// entries.
+func (d *document) merge(older *document) document {
+	merged := document{Revision: d.Revision, Saved: d.Saved, Entries: slices.Clone(d.Entries)}
+	for i := range older.Entries {
+		e := &older.Entries[i]
+		if !e.Created.After(d.Saved) {
+			continue
+		}
+		merged.Entries = append(without(merged.Entries, func(id ID) bool { return id == e.ID() }), *e)
+	}
+	sortEntries(merged.Entries)
+	return merged
 }
 
 // encode returns the content for the store.

@@ -2,19 +2,22 @@ package overrides
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
-
-	"github.com/headgate/headgate"
 )
 
-// Run loads the entries, follows their changes and ends until ctx ends. Call it once.
+// Load asks the store for the entries once, and applies them.
+func (l *Live) Load(ctx context.Context) {
+	if l.store != nil {
+		l.poll(ctx)
+	}
+}
+
+// Run follows the changes and the ends of the entries until ctx ends. Call it once.
 func (l *Live) Run(ctx context.Context) {
 	if l.store == nil {
 		return
 	}
-	l.poll(ctx)
 	polls := time.NewTimer(l.pause())
 	defer polls.Stop()
 	for {
@@ -59,7 +62,7 @@ func (l *Live) poll(ctx context.Context) {
 	}
 	known := l.current()
 	if err == nil && stored.Revision < known.Revision {
-		err = l.restore(ctx, stored.version, known)
+		err = l.restore(ctx, &stored, &known)
 	}
 	l.record(err)
 	if err == nil && stored.version != known.version && stored.Revision >= known.Revision {
@@ -91,25 +94,18 @@ func (l *Live) load(ctx context.Context) (state, error) {
 
 // restore saves the known document again, because the store has lost it or has an older
 // one.
-func (l *Live) restore(ctx context.Context, stored headgate.DocumentVersion, known state) error {
-	content, err := known.encode()
-	if err != nil {
-		return err
+func (l *Live) restore(ctx context.Context, stored, known *state) error {
+	next := state{document: known.merge(&stored.document)}
+	next.Revision++
+	done, err := l.save(ctx, stored.version, &next)
+	if !done {
+		return err // nil if another instance was faster; the next poll loads its document
 	}
-	version, err := l.store.SaveDocument(ctx, documentName, stored, content)
-	if errors.Is(err, headgate.ErrDocumentConflict) {
-		return nil // another instance was faster; the next poll loads its document
-	}
-	if err != nil {
-		return err
-	}
-	l.log.Warn("store had lost overrides; saved again", "revision", known.Revision, "overrides", len(known.Entries))
+	l.log.Warn("store had lost overrides; saved again", "revision", next.Revision, "overrides", len(next.Entries))
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.status.Restored++
-	if l.known.version == known.version {
-		l.known.version = version
-	}
+	l.mu.Unlock()
+	l.install(next)
 	return nil
 }
 

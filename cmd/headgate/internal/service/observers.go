@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 	"github.com/headgate/headgate/lease"
@@ -55,6 +56,16 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 	if client != nil {
 		o.XDS(func() metrics.XDSState { return metrics.XDSState(client.State()) })
 	}
+}
+
+// reportOverrides adds the state of the overrides in the store to the metrics.
+func (o *observers) reportOverrides(live *overrides.Live) {
+	o.Overrides(func() metrics.OverridesState {
+		s := live.Status()
+		return metrics.OverridesState{
+			Entries: s.Entries, Ignored: s.Ignored, Revision: s.Revision, Checked: s.Checked, Polls: s.Polls, Failed: s.Failed, Restored: s.Restored,
+		}
+	})
 }
 
 func envoyState(counted rlsapi.Stats, milliseconds bool) metrics.EnvoyState {

@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
@@ -20,6 +21,7 @@ type parts struct {
 	seen      seenEngines
 	envoy     *envoyEndpoint
 	live      *config.Live
+	overrides *overrides.Live
 	health    *httpapi.Health
 }
 
@@ -41,9 +43,11 @@ func newParts(
 		return nil, err
 	}
 	live := startConfig(sources, c, e, log)
+	stored := overrides.New(&overrides.Options{Store: store, Engine: e, Log: log, Every: c.OverridesPoll})
 	seen.report(store, live, v.handler, v.client, c.Envoy.ResponseMS)
+	seen.reportOverrides(stored)
 	health := httpapi.NewHealth(e, healthOptions(c, live, v, seen))
-	return &parts{c, version, log, seen, e, engines, v, live, health}, nil
+	return &parts{c, version, log, seen, e, engines, v, live, stored, health}, nil
 }
 
 // healthOptions returns the options for /readyz, which are the same on every listener.

@@ -71,6 +71,8 @@ func (s *Service) Run(ctx context.Context) error {
 	defer addBallast()()
 	defer followConfig(ctx, s.parts.live, s.parts.log)()
 	defer inBackground(ctx, s.parts.envoy.follow)()
+	s.parts.overrides.Load(ctx)
+	defer inBackground(ctx, s.parts.overrides.Run)()
 	if !s.parts.reloads() {
 		hangup.Release()
 	}
