@@ -2,8 +2,10 @@ package service
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/activity"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
@@ -17,17 +19,20 @@ import (
 // observers count and log the decisions of the service.
 type observers struct {
 	*metrics.Metrics
-	denials *metrics.Denials
+	denials  *metrics.Denials
+	outages  *activity.Outages
+	timeline *activity.Timeline
 }
 
 func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
 	denials := metrics.NewDenials(&metrics.DenialOptions{
 		Log: log, PerSecond: c.Log.Denials, LogKeys: c.Log.Keys, TopKeys: c.Admin.Keys, Secret: string(c.Log.HashSecret),
 	})
-	o := &observers{denials: denials, Metrics: metrics.New(&metrics.Options{
+	o := &observers{denials: denials, outages: &activity.Outages{}, Metrics: metrics.New(&metrics.Options{
 		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials,
 	})}
 	o.Log(droppedLines)
+	o.timeline = o.NewTimeline(time.Now())
 	return o
 }
 
