@@ -24,13 +24,21 @@ var serviceRules = map[string]packageRule{
 		code: []string{"."},
 	},
 	service("admin"): {
-		why:   "the admin listener; what it serves is passed to it",
-		code:  []string{service("bounded"), service("localaccess"), service("logs")},
-		tests: []string{"internal/leaktest"},
+		why: "the interface of operators; it shows and changes what others supply",
+		code: []string{
+			".", "internal/problem", service("access"), service("activity"), service("answerfields"), service("audit"), service("bounded"),
+			service("engine"), service("localaccess"), service("logs"), service("overrides"), service("suggest"),
+		},
+		tests: []string{"internal/leaktest", "internal/root", "memstore", service("metrics")},
 	},
 	service("answerfields"): {
 		why:  "the header fields of the engine's answers, for every interface over HTTP",
 		code: []string{"httpfields", service("engine"), "internal/memo"},
+	},
+	service("audit"): {
+		why:   "who changed what, in a document of the store; it knows no interface",
+		code:  []string{"."},
+		tests: []string{"memstore", "redisstore", "internal/testserver"},
 	},
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
