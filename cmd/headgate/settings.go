@@ -19,10 +19,10 @@ import (
 // the rare ones.
 var settingGroups = []struct{ heading, common, rare string }{
 	{"General", "enforcement", ""},
-	{"HTTP API", "http.addr trusted_proxies", "trusted_headers http.allowed_hosts http.max_connections http.max_memory_bytes"},
+	{"HTTP API", "http.addr http.token trusted_proxies", "trusted_headers http.allowed_hosts http.insecure http.max_connections http.max_memory_bytes"},
 	{
 		"Redis-compatible endpoint (RESP)", "resp.addr resp.user resp.password",
-		"resp.event_loops resp.max_clients resp.max_request_bytes resp.max_memory_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
+		"resp.insecure resp.event_loops resp.max_clients resp.max_request_bytes resp.max_memory_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
 	},
 	{
 		"Envoy rate limit service (gRPC)", "grpc.addr envoy.config envoy.xds.server envoy.shadow envoy.headers",

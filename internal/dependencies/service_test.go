@@ -5,7 +5,7 @@ var serviceRules = map[string]packageRule{
 	"cmd/headgate": {
 		why: "the command line: flags and printing",
 		code: []string{
-			".", "algo", "clientaddr", "lease", "memstore", "replay", service("config"), service("demo"),
+			".", "algo", "clientaddr", "lease", "memstore", "replay", service("admin"), service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
 			service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
@@ -147,7 +147,7 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
-			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
+			".", "fallback", "lease", "memstore", service("access"), service("activity"), service("admin"), service("audit"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
@@ -202,14 +202,19 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	},
 	"github.com/getkin/kin-openapi": {
 		why:   "it checks answers against the OpenAPI document in tests",
-		tests: []string{service("httpapi")},
+		tests: []string{service("admin"), service("httpapi")},
+	},
+	"github.com/go-json-experiment/json": {
+		why:  "it decodes JSON strictly: no unknown or duplicate names, no invalid UTF-8; the implementation of encoding/json/v2",
+		code: []string{service("admin")},
 	},
 	"github.com/prometheus": {
 		why:  "metrics",
 		code: []string{service("metrics")},
 	},
 	"github.com/rogpeppe/go-internal": {
-		why:   "scripts that test the command line",
+		why:   "scripts that test the command line, and the difference of two configurations",
+		code:  []string{service("config")},
 		tests: []string{"cmd/headgate"},
 	},
 	"github.com/santhosh-tekuri/jsonschema/v6": {

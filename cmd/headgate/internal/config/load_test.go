@@ -251,7 +251,7 @@ func TestFullFile(t *testing.T) {
 			t.Errorf("the full file does not contain %s", s.Path)
 		}
 	}
-	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Holds](), reflect.TypeFor[config.Lease](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Match]()} {
+	for _, part := range []reflect.Type{reflect.TypeFor[config.Policy](), reflect.TypeFor[config.Holds](), reflect.TypeFor[config.Lease](), reflect.TypeFor[config.Route](), reflect.TypeFor[config.Token](), reflect.TypeFor[config.Match]()} {
 		for i := range part.NumField() {
 			if name := part.Field(i).Tag.Get("yaml"); !bytes.Contains(text, []byte(name+":")) {
 				t.Errorf("the full file does not contain %s of a %s", name, part.Name())

@@ -98,7 +98,7 @@ func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	logStart(s.parts, listeners)
 	logFirstConnection(ctx, log, first)
 	if c.Log.Format == "text" && levels[c.Log.Level] <= slog.LevelInfo {
-		writeHints(s.lines, listeners, &c.RESP)
+		writeHints(s.lines, listeners, &c.RESP, s.parts.gates.http.HasTokens())
 	}
 	var err error
 	select {
