@@ -129,7 +129,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
-		code:  []string{".", service("bounded"), service("engine")},
+		code:  []string{".", service("access"), service("bounded"), service("engine")},
 		tests: []string{"algo", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("quotaclient"): {

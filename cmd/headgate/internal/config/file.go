@@ -84,6 +84,7 @@ type RESP struct {
 	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes"`
 	User            string        `yaml:"user" default:"default" restart:"yes"`
 	Password        Secret        `yaml:"password" restart:"yes"`
+	Users           []HTTPToken   `yaml:"users" count:"0 100"`
 	Insecure        bool          `yaml:"insecure" default:"false"`
 	EventLoops      bool          `yaml:"event_loops" default:"true" restart:"yes"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes"`

@@ -22,6 +22,7 @@ var helps = map[string]string{
 	"resp.addr":              "listen address, unix:/path, or off",
 	"resp.user":              "username that clients send with AUTH or HELLO",
 	"resp.password":          "password; if empty, no authentication is required",
+	"resp.users":             "users with scopes, in addition to resp.user",
 	"resp.insecure":          "do not warn that a non-loopback address requires no credentials",
 	"resp.event_loops":       "on Linux, use event loops instead of a goroutine per connection",
 	"resp.max_clients":       "maximum concurrent client connections",
@@ -65,6 +66,12 @@ var helps = map[string]string{
 	"http.tokens[].token_file": "file with the token",
 	"http.tokens[].token_env":  "environment variable with the token",
 	"http.tokens[].scopes":     "check, refund, reset; admin is all of them",
+
+	"resp.users[].name":       "name of the user for AUTH",
+	"resp.users[].token":      "password; better in a file or a variable",
+	"resp.users[].token_file": "file with the password",
+	"resp.users[].token_env":  "environment variable with the password",
+	"resp.users[].scopes":     "check, refund, reset; admin is all of them",
 
 	"metrics":      "metrics listener",
 	"metrics.addr": "listen address for metrics only, or off",

@@ -128,7 +128,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	}
 	if parsed != nil {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
-		c.Admin.Tokens, c.HTTP.Tokens = parsed.File.Admin.Tokens, parsed.File.HTTP.Tokens
+		c.Admin.Tokens, c.HTTP.Tokens, c.RESP.Users = parsed.File.Admin.Tokens, parsed.File.HTTP.Tokens, parsed.File.RESP.Users
 	}
 	s.applyRedisEnv(c)
 	if compat != nil {
@@ -272,6 +272,7 @@ func (c *Config) warn() {
 	c.warnOfOpenListeners()
 	c.warnOfRoutes()
 	c.warnOfLeases()
+	c.warnOfTokens()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

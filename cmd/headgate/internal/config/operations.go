@@ -47,8 +47,8 @@ func (c *Config) warnOfOpenListeners() {
 	http, resp := &c.HTTP, &c.RESP
 	authenticated := http.Insecure || http.Token != "" || len(http.Tokens) > 0 || http.TLS.CA != ""
 	c.warnOfOpenListener("http", string(http.Addr), authenticated, "http.tokens or http.client_ca")
-	authenticated = resp.Insecure || resp.Password != "" || resp.TLS.CA != ""
-	c.warnOfOpenListener("resp", string(resp.Addr), authenticated, "resp.password or resp.client_ca")
+	authenticated = resp.Insecure || resp.Password != "" || len(resp.Users) > 0 || resp.TLS.CA != ""
+	c.warnOfOpenListener("resp", string(resp.Addr), authenticated, "resp.password, resp.users or resp.client_ca")
 }
 
 func (c *Config) warnOfOpenListener(section, addr string, authenticated bool, remedy string) {

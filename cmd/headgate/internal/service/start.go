@@ -74,7 +74,7 @@ func writeHints(w io.Writer, listeners []listener, resp *config.RESP, needsToken
 	}
 	for _, l := range listeners {
 		switch _, socket := l.ln.Addr().(*net.UnixAddr); {
-		case l.name == "resp" && (resp.Password != "" || resp.TLS.Cert != ""):
+		case l.name == "resp" && (resp.Password != "" || len(resp.Users) > 0 || resp.TLS.Cert != ""):
 		case l.name == "http":
 			fmt.Fprintf(w, "try: curl %s-d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", token, scheme(l.ln), Reachable(l.ln.Addr()))
 		case l.name == "resp" && socket:
