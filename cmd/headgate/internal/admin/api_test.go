@@ -307,4 +307,3 @@ func (a *api) askOverrides() {
 	a.post(409, "overrides/remove", remove)
 	a.store.busy = false
 }
-
