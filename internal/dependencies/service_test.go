@@ -24,6 +24,11 @@ var serviceRules = map[string]packageRule{
 		why:  "the header fields of the engine's answers, for every interface over HTTP",
 		code: []string{"httpfields", service("engine"), "internal/memo"},
 	},
+	service("bans"): {
+		why:   "it counts the denials that it observes in the engine, and knows no interface",
+		code:  []string{".", service("engine"), service("logs")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
+	},
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
 	},
@@ -131,7 +136,7 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
-			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
+			".", "fallback", "lease", "memstore", service("admin"), service("bans"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),

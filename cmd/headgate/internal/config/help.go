@@ -132,6 +132,12 @@ var helps = map[string]string{
 	"policies.NAME.lease":            "units that a process takes in advance to decide in memory; auto, or off",
 	"policies.NAME.lease.share":      "maximum part of the capacity that all processes have on lease for one key",
 	"policies.NAME.lease.ttl":        "time after which a lease ends if it is not renewed",
+	"policies.NAME.ban":              "bans of keys that are denied often",
+	"policies.NAME.ban.after":        "number of denials after which a key is banned",
+	"policies.NAME.ban.within":       "time within which the denials must be",
+	"policies.NAME.ban.for":          "duration of the first ban; each further ban takes twice as long",
+	"policies.NAME.ban.max":          "maximum duration of a ban",
+	"policies.NAME.ban.forget":       "time after which one ban of a key is forgotten",
 	"policies.NAME.overrides":        "limits for key:NAME, pattern:acme-* or network:10.0.0.0/8; they replace limits",
 
 	"routes":                 "routes of HTTP requests: the first match applies; unmatched requests are allowed",

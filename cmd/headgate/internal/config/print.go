@@ -88,6 +88,8 @@ func isOmitted(name string, v reflect.Value) bool {
 		return v.Interface() == preset(v.Type()).Interface()
 	case "lease":
 		return !v.Interface().(Lease).On
+	case "ban":
+		return v.Interface().(Ban).After == 0
 	case "hold":
 		return v.IsZero()
 	default:

@@ -84,6 +84,41 @@ func (m *Metrics) Overrides(state func() OverridesState) {
 		func() float64 { return float64(state().Restored) })
 }
 
+// BanState has the counts of the bans.
+type BanState struct {
+	Begun   map[string]uint64 // by policy
+	Counted uint64
+	Dropped uint64
+	Failed  uint64
+}
+
+// Bans adds metrics of bans. The function state is called at each scrape.
+func (m *Metrics) Bans(state func() BanState) {
+	m.add(&banned{state})
+	for result, count := range map[string]func(BanState) uint64{
+		"counted": func(s BanState) uint64 { return s.Counted }, "dropped": func(s BanState) uint64 { return s.Dropped },
+		"failed": func(s BanState) uint64 { return s.Failed },
+	} {
+		m.add(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Name: "ban_denials_total", ConstLabels: prometheus.Labels{"result": result},
+			Help: "Denials for bans: counted in the store, dropped because of too many keys, or failed because of the store.",
+		}, func() float64 { return float64(count(state())) }))
+	}
+}
+
+// banned is a Prometheus collector of the bans by policy.
+type banned struct{ state func() BanState }
+
+var bannedDesc = prometheus.NewDesc(namespace+"_bans_total", "Bans that this instance has begun.", []string{"policy"}, nil)
+
+func (b *banned) Describe(to chan<- *prometheus.Desc) { to <- bannedDesc }
+
+func (b *banned) Collect(to chan<- prometheus.Metric) {
+	for policy, n := range b.state().Begun {
+		to <- prometheus.MustNewConstMetric(bannedDesc, prometheus.CounterValue, float64(n), policy)
+	}
+}
+
 // LeaseState has the counts of a store with leases.
 type LeaseState struct {
 	Keys     int   // keys that are leased

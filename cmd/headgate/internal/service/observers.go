@@ -4,7 +4,9 @@ import (
 	"log/slog"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/bans"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
 	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
@@ -18,6 +20,7 @@ import (
 type observers struct {
 	*metrics.Metrics
 	denials *metrics.Denials
+	bans    *bans.Watcher
 }
 
 func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
@@ -28,7 +31,30 @@ func newObservers(c *config.Config, version string, log *slog.Logger, droppedLin
 		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials,
 	})}
 	o.Log(droppedLines)
+	o.bans = bans.New(&bans.Options{Log: log, Hash: o.keyText})
+	o.Bans(func() metrics.BanState { return metrics.BanState(o.bans.Stats()) })
 	return o
+}
+
+// keyText returns the text that represents a key of a policy in the log.
+func (o *observers) keyText(policy, key string) string { return o.denials.LogText(policy, key) }
+
+// WithObserver returns a view of e whose requests are counted with the label api, and
+// whose denials are counted for bans.
+func (o *observers) WithObserver(e *engine.Engine, api string) *engine.Engine {
+	return e.WithObserver(&apiObserver{o.Recorder(api), o}, o.Every())
+}
+
+// apiObserver observes the requests of one API for all that need them.
+type apiObserver struct {
+	*metrics.Recorder
+	all *observers
+}
+
+// Observe implements [engine.Observer].
+func (a *apiObserver) Observe(e *engine.Event) {
+	a.Recorder.Observe(e)
+	a.all.bans.Observe(e)
 }
 
 // report adds the state of the store, of the configuration and of Envoy's rules to the

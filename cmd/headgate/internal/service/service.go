@@ -73,6 +73,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer inBackground(ctx, s.parts.envoy.follow)()
 	s.parts.overrides.Load(ctx)
 	defer inBackground(ctx, s.parts.overrides.Run)()
+	defer inBackground(ctx, s.parts.observers.bans.Run)()
 	if !s.parts.reloads() {
 		hangup.Release()
 	}
