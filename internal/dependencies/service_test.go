@@ -38,8 +38,8 @@ var serviceRules = map[string]packageRule{
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
-			".", "algo", "lease", service("engine"), service("localaccess"), service("routing"), service("suggest"),
-			service("tlsfiles"),
+			".", "algo", "lease", service("engine"), service("events"), service("localaccess"), service("routing"),
+			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
 	},
@@ -68,6 +68,11 @@ var serviceRules = map[string]packageRule{
 		why:   "an xDS client: it knows the protocol and neither rules nor interfaces",
 		code:  []string{service("tlsfiles")},
 		tests: []string{"internal/leaktest", "internal/testserver", service("controlplane")},
+	},
+	service("events"): {
+		why:   "it tells what it observes in the engine, and knows no interface",
+		code:  []string{".", "internal/memo", "internal/root", service("bans"), service("engine")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("forwardauth"): {
 		why: "an interface knows its protocol and the engine; its tests commit holds over HTTP",
@@ -137,7 +142,7 @@ var serviceRules = map[string]packageRule{
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
 			".", "fallback", "lease", "memstore", service("admin"), service("bans"), service("config"), service("demo"), service("engine"),
-			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
+			service("events"), service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
 		},
@@ -169,8 +174,8 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		code: []string{service("load")},
 	},
 	"github.com/cenkalti/backoff/v5": {
-		why:  "delays between attempts to reach the control plane",
-		code: []string{service("envoyxds")},
+		why:  "delays between attempts to reach the control plane, and to send webhooks",
+		code: []string{service("envoyxds"), service("events")},
 	},
 	"github.com/chromedp": {
 		why:   "a real browser in tests",

@@ -75,7 +75,7 @@ func (h *Holds) settings() (s headgate.HoldSettings) {
 
 // options returns the settings of the policy in the form that the engine defines.
 func (p *Policy) options() engine.PolicyOptions {
-	options := policyOptions{engine.PolicyOptions{Shadow: engine.All - p.Enforce, Ban: p.Ban.settings()}}
+	options := policyOptions{engine.PolicyOptions{Shadow: engine.All - p.Enforce, Ban: p.Ban.settings(), WarnAt: p.WarnAt}}
 	if p.Shadow {
 		options.Shadow = engine.All
 	}

@@ -34,6 +34,7 @@ type File struct {
 	Admin           Admin                 `yaml:"admin"`
 	Metrics         Metrics               `yaml:"metrics"`
 	Log             Log                   `yaml:"log"`
+	Events          Events                `yaml:"events"`
 	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes"`
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes"`
@@ -140,6 +141,7 @@ type Policy struct {
 	Holds        Holds                       `yaml:"holds"`
 	Lease        Lease                       `yaml:"lease" words:"auto off"`
 	Ban          Ban                         `yaml:"ban"`
+	WarnAt       engine.Percent              `yaml:"warn_at" default:"80%"`
 	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key: pattern: network:" count:"1 32"`
 }
 

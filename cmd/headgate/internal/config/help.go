@@ -59,6 +59,17 @@ var helps = map[string]string{
 	"log.keys":        "log plain keys instead of hashes in denials",
 	"log.hash_secret": "secret for hashing logged keys; if empty, random at each start",
 
+	"events":                    "events for operators: log lines and webhooks",
+	"events.log":                "log each event once, at the instance that tells it",
+	"events.webhook":            "URL that receives events as signed webhooks",
+	"events.webhook_secret":     "secret that signs webhooks: whsec_ and 24 to 64 bytes in base64",
+	"events.webhook_old_secret": "second secret that signs webhooks while the secret is being changed",
+	"events.webhook_timeout":    "maximum time of one attempt to send a webhook",
+	"events.webhook_attempts":   "maximum number of attempts to send a webhook",
+	"events.keys":               "keys in events: a hash, plain or none",
+	"events.interval":           "minimum time between two events of one type for a key and a limit",
+	"events.queue":              "maximum number of events that wait for the store or for the webhook",
+
 	"store":             "store URL: memory://, redis://, memcached://, …",
 	"on_store_error":    "failure mode while the store is unavailable",
 	"instances":         "number of instances that share the store; 0 if unknown",
@@ -138,6 +149,7 @@ var helps = map[string]string{
 	"policies.NAME.ban.for":          "duration of the first ban; each further ban takes twice as long",
 	"policies.NAME.ban.max":          "maximum duration of a ban",
 	"policies.NAME.ban.forget":       "time after which one ban of a key is forgotten",
+	"policies.NAME.warn_at":          "share of a limit from which the event limit.near is told; 0%: never",
 	"policies.NAME.overrides":        "limits for key:NAME, pattern:acme-* or network:10.0.0.0/8; they replace limits",
 
 	"routes":                 "routes of HTTP requests: the first match applies; unmatched requests are allowed",

@@ -133,7 +133,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	if compat != nil {
 		c.warnStore()
 	}
-	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS(), c.checkEvents()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
 		}
@@ -271,6 +271,7 @@ func (c *Config) warn() {
 	c.warnOfOpenListeners()
 	c.warnOfRoutes()
 	c.warnOfLeases()
+	c.warnOfEvents()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

@@ -19,6 +19,7 @@ type policy struct {
 	// isReplaced is true if rules are those of a live override of the whole policy.
 	isReplaced bool
 	ban        *BanRules // nil if there are no bans
+	warnAt     Percent
 	shadows   bool       // whether some or all keys are in shadow mode
 	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
@@ -95,6 +96,10 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 		return
 	}
 	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
+	if err := opts.WarnAt.validate(); err != nil {
+		b.fail(PolicyError{Field: "warn_at", Err: err})
+	}
+	p.warnAt = opts.WarnAt
 	if err := b.bindBan(from, opts.Ban); err != nil {
 		b.fail(PolicyError{Field: "ban", Err: err})
 		return
@@ -134,7 +139,7 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {
-		if r = b.last.rules[rule]; r != nil && r.ban != b.banOf(rule.Limit) {
+		if r = b.last.rules[rule]; r != nil && (r.ban != b.banOf(rule.Limit) || r.warnAt != b.policy.warnAt) {
 			r = nil
 		}
 	}
@@ -144,6 +149,7 @@ func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 			return nil, err
 		}
 		r.Policy, r.ban = b.policy.name, b.banOf(rule.Limit)
+		r.warnAt, r.near = b.policy.warnAt, b.policy.warnAt.unitsLeft(r.Capacity())
 	}
 	b.rules[rule] = r
 	return r, nil
