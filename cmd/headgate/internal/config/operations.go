@@ -57,20 +57,30 @@ func (c *Config) checkEvents() *Error {
 	if e.Webhook == "" {
 		return nil
 	}
-	if err := events.CheckURL(string(e.Webhook)); err != nil {
+	if err := events.CheckURL(string(e.Webhook)); e.Webhook != masked && err != nil {
 		return c.wrong("events.webhook", err.Error())
 	}
 	if e.Secret == "" {
 		return c.wrong("events.webhook", "webhooks require a secret that signs them: set events.webhook_secret "+
 			"(HEADGATE_EVENTS_WEBHOOK_SECRET) to the output of: echo whsec_$(openssl rand -base64 32)")
 	}
-	if _, err := events.ParseSecret(string(e.Secret)); err != nil {
+	if err := checkSecret(e.Secret); err != nil {
 		return c.wrong("events.webhook_secret", err.Error())
 	}
-	if _, err := events.ParseSecret(string(e.OldSecret)); e.OldSecret != "" && err != nil {
+	if err := checkSecret(e.OldSecret); err != nil {
 		return c.wrong("events.webhook_old_secret", err.Error())
 	}
 	return nil
+}
+
+// checkSecret returns an error if a secret cannot sign webhooks. It accepts the printed
+// form of a secret, about which there is a warning.
+func checkSecret(s Secret) error {
+	if s == "" || s == masked {
+		return nil
+	}
+	_, err := events.ParseSecret(string(s))
+	return err
 }
 
 // warnOfEvents adds warnings about settings of events.

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/redisstore"
 )
 
-var crossings = flag.Int("crossings", 0, "keys that pass a threshold in TestEventsOfKilledProcesses; 0 means 400, or 20000 in the long form")
+var crossings = flag.Int("crossings", 0, "keys that pass a threshold in TestEventsOfKilledProcesses; 0 means 400, or 8000 in the long form")
 
 // processVariable is the environment variable that passes the task to a child process.
 const processVariable = "HEADGATE_EVENTS_PROCESS"
@@ -128,7 +128,7 @@ func TestEventsOfKilledProcesses(t *testing.T) {
 	case testing.Short():
 		keys, kills = 400, 5
 	default:
-		keys = 20_000
+		keys = 8_000
 	}
 	server, folder, begin := testserver.Redis(t), t.TempDir(), time.Now()
 	tasks, children := make([]*task, processes), make([]*exec.Cmd, processes)
