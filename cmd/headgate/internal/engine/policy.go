@@ -26,24 +26,17 @@ type policy struct {
 
 // rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
-	if o, _ := p.overrideOf(key); o != nil {
-		return o.rules
-	}
-	return p.rules
-}
-
-// overrideOf returns the override that applies to a key, or nil, and whether it is a live
-// override.
-func (p *policy) overrideOf(key string) (o *override, live bool) {
 	if p.live != nil {
-		if o = p.live.of(key); o != nil {
-			return o, true
+		if rules := p.live.rulesFor(key); rules != nil {
+			return rules
 		}
 	}
 	if p.overrides != nil {
-		o = p.overrides.of(key)
+		if rules := p.overrides.rulesFor(key); rules != nil {
+			return rules
+		}
 	}
-	return o, false
+	return p.rules
 }
 
 // enforces reports whether the policy is enforced for key, that is, not in shadow mode.
@@ -74,6 +67,7 @@ type binding struct {
 	last   *ActiveConfig
 	policy *policy
 	errs   []error
+	lists  map[*Rule][][]*Rule // see shareRules
 }
 
 func (b *binding) fail(e PolicyError) {
