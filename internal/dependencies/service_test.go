@@ -7,7 +7,7 @@ var serviceRules = map[string]packageRule{
 		code: []string{
 			".", "algo", "clientaddr", "lease", "memstore", "replay", service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
-			service("routing"), service("service"), service("starter"), service("storeopen"),
+			service("overrides"), service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{
