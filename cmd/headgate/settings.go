@@ -38,6 +38,10 @@ var settingGroups = []struct{ heading, common, rare string }{
 		"max_header_bytes header_timeout read_timeout write_timeout idle_timeout",
 	},
 	{"Logging", "log.format log.level log.denials", "log.keys log.hash_secret"},
+	{
+		"Events", "events.log events.webhook events.webhook_secret",
+		"events.webhook_old_secret events.webhook_timeout events.webhook_attempts events.keys events.interval events.queue",
+	},
 	{"Shutdown", "drain_delay shutdown_timeout", ""},
 	{
 		"TLS", "http.tls_cert http.tls_key http.client_ca",

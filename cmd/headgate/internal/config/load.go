@@ -134,7 +134,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	if compat != nil {
 		c.warnStore()
 	}
-	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS(), c.checkEvents()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
 		}
@@ -273,6 +273,7 @@ func (c *Config) warn() {
 	c.warnOfRoutes()
 	c.warnOfLeases()
 	c.warnOfTokens()
+	c.warnOfEvents()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}
