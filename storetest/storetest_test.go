@@ -74,6 +74,7 @@ const (
 	holdsLeak              fault = "a commit refunds nothing"
 	slotsAreCounted        fault = "slots are a counter that holds increase and commits decrease"
 	leasesRefill           fault = "a lease is a take, whose units refill before it ends"
+	listsKeepEnded         fault = "a list of holds contains those that have ended"
 )
 
 // caughtBy lists the checks that must fail for each fault. Others may fail, too.
@@ -136,12 +137,13 @@ var caughtBy = map[fault][]string{
 	holdsRefund:            {"holds equal model", "hold errors", "repeated hold with another request", "repeated capped hold", "hold of one key under several limits", "records of ended holds", "hold of the largest costs", "denied hold under a changed limit", "several holds in one call"},
 	holdsLeak:              {"holds equal model", "atomic holds", "atomic slots"},
 	slotsAreCounted:        {"slots equal model", "slot errors", "slots are released", "extend many holds in one call", "hold of slots and a rate", "hold of the largest costs of slots", "repeated hold of slots with another request", "repeated capped hold of slots", "hold of slots of one key under several limits", "records of ended holds of slots", "errors of holds of slots"},
+	listsKeepEnded:         {"lists of holds"},
 	leasesRefill:           {"leases equal model", "lease bound", "lease errors"},
 }
 
 func TestReferenceStorePasses(t *testing.T) {
 	t.Parallel()
-	Options{Decisions: 60_000, Rounds: 100}.Run(t, func(*testing.T) headgate.Store { return newReference(none) })
+	Options{Decisions: 60_000, Rounds: 100}.Run(t, func(*testing.T) headgate.Store { return newDocumentReference(newReference(none)) })
 }
 
 // TestReferenceStorePassesWithAllOptions runs traces concurrently and inspects TTLs.
@@ -225,8 +227,12 @@ func runCheck(name string, f fault) error {
 		case leasesRefill:
 			holds := &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
 			return &naiveLeases{naiveHolds: holds, ends: make(map[headgate.HoldID]headgate.Instant)}
+		case listsKeepEnded:
+			return &naiveLists{naiveHolds: &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}}
 		case holdsRefund, holdsLeak, slotsAreCounted:
 			return &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
+		case documentsKeepVersion, documentsIgnoreVersion, documentsCutLarge, documentsAnyName, documentsAfterClose:
+			return newDocumentReference(r)
 		}
 		return r
 	}

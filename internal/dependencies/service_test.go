@@ -5,9 +5,9 @@ var serviceRules = map[string]packageRule{
 	"cmd/headgate": {
 		why: "the command line: flags and printing",
 		code: []string{
-			".", "algo", "clientaddr", "lease", "memstore", "replay", service("config"), service("demo"),
+			".", "algo", "clientaddr", "lease", "memstore", "replay", service("admin"), service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
-			service("routing"), service("service"), service("starter"), service("storeopen"),
+			service("overrides"), service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{
@@ -15,14 +15,35 @@ var serviceRules = map[string]packageRule{
 			service("quotaclient"),
 		},
 	},
+	service("access"): {
+		why:  "tokens and their scopes, for the listeners of HTTP; it knows none of them",
+		code: []string{"internal/problem"},
+	},
+	service("activity"): {
+		why:  "counts in memory; it knows neither the engine nor an interface",
+		code: []string{"."},
+	},
 	service("admin"): {
-		why:   "the admin listener; what it serves is passed to it",
-		code:  []string{service("bounded"), service("localaccess"), service("logs")},
-		tests: []string{"internal/leaktest"},
+		why: "the interface of operators; it shows and changes what others supply",
+		code: []string{
+			".", "internal/problem", service("access"), service("activity"), service("answerfields"), service("audit"), service("bounded"),
+			service("engine"), service("localaccess"), service("logs"), service("overrides"), service("suggest"),
+		},
+		tests: []string{"internal/leaktest", "internal/root", "memstore", service("metrics")},
 	},
 	service("answerfields"): {
 		why:  "the header fields of the engine's answers, for every interface over HTTP",
 		code: []string{"httpfields", service("engine"), "internal/memo"},
+	},
+	service("audit"): {
+		why:   "who changed what, in a document of the store; it knows no interface",
+		code:  []string{"."},
+		tests: []string{"memstore", "redisstore", "internal/testserver"},
+	},
+	service("bans"): {
+		why:   "it counts the denials that it observes in the engine, and knows no interface",
+		code:  []string{".", service("engine"), service("logs")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
@@ -33,8 +54,8 @@ var serviceRules = map[string]packageRule{
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
-			".", "algo", "lease", service("engine"), service("localaccess"), service("routing"), service("suggest"),
-			service("tlsfiles"),
+			".", "algo", "lease", service("access"), service("engine"), service("events"), service("localaccess"), service("routing"),
+			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
 	},
@@ -64,6 +85,11 @@ var serviceRules = map[string]packageRule{
 		code:  []string{service("tlsfiles")},
 		tests: []string{"internal/leaktest", "internal/testserver", service("controlplane")},
 	},
+	service("events"): {
+		why:   "it tells what it observes in the engine, and knows no interface",
+		code:  []string{".", "internal/memo", "internal/root", service("bans"), service("engine")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
+	},
 	service("forwardauth"): {
 		why: "an interface knows its protocol and the engine; its tests commit holds over HTTP",
 		code: []string{
@@ -76,7 +102,7 @@ var serviceRules = map[string]packageRule{
 	service("httpapi"): {
 		why: "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
 		code: []string{
-			".", "algo", "internal/problem", service("answerfields"), service("bounded"), service("engine"),
+			".", "algo", "internal/problem", service("access"), service("answerfields"), service("bounded"), service("engine"),
 			service("localaccess"), service("logs"), service("suggest"),
 		},
 		tests: []string{
@@ -103,12 +129,17 @@ var serviceRules = map[string]packageRule{
 	},
 	service("metrics"): {
 		why:   "it observes the engine and knows no interface",
-		code:  []string{".", service("engine"), service("logs")},
+		code:  []string{".", service("activity"), service("engine"), service("logs")},
 		tests: []string{"memstore", service("storeopen")},
+	},
+	service("overrides"): {
+		why:   "overrides in a document of the store, for the engine; it knows no interface",
+		code:  []string{".", service("engine")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore"},
 	},
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
-		code:  []string{".", service("bounded"), service("engine")},
+		code:  []string{".", service("access"), service("bounded"), service("engine")},
 		tests: []string{"algo", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("quotaclient"): {
@@ -126,9 +157,10 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
-			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
-			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
-			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("respapi"),
+			".", "fallback", "lease", "memstore", service("access"), service("activity"), service("admin"), service("audit"), service("bans"),
+			service("config"), service("demo"), service("engine"), service("events"), service("envoyconfig"), service("envoyxds"),
+			service("forwardauth"), service("hangup"),
+			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
 		},
 		tests: []string{
@@ -159,8 +191,8 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		code: []string{service("load")},
 	},
 	"github.com/cenkalti/backoff/v5": {
-		why:  "delays between attempts to reach the control plane",
-		code: []string{service("envoyxds")},
+		why:  "delays between attempts to reach the control plane, and to send webhooks",
+		code: []string{service("envoyxds"), service("events")},
 	},
 	"github.com/chromedp": {
 		why:   "a real browser in tests",
@@ -181,14 +213,19 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	},
 	"github.com/getkin/kin-openapi": {
 		why:   "it checks answers against the OpenAPI document in tests",
-		tests: []string{service("httpapi")},
+		tests: []string{service("admin"), service("httpapi")},
+	},
+	"github.com/go-json-experiment/json": {
+		why:  "it decodes JSON strictly: no unknown or duplicate names, no invalid UTF-8; the implementation of encoding/json/v2",
+		code: []string{service("admin")},
 	},
 	"github.com/prometheus": {
 		why:  "metrics",
 		code: []string{service("metrics")},
 	},
 	"github.com/rogpeppe/go-internal": {
-		why:   "scripts that test the command line",
+		why:   "scripts that test the command line, and the difference of two configurations",
+		code:  []string{service("config")},
 		tests: []string{"cmd/headgate"},
 	},
 	"github.com/santhosh-tekuri/jsonschema/v6": {

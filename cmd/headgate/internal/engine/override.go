@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
@@ -20,8 +18,8 @@ const (
 
 // overrides are the rules that apply to some keys of a policy in place of its own rules.
 type overrides struct {
-	byKey    map[string]*override
-	patterns []patternOverride // the one that applies first comes first
+	byKey    map[string][]*Rule
+	patterns patterns
 	networks map[netip.Prefix]*override
 	lengths  []int // prefix lengths in networks, longest first
 }
@@ -32,24 +30,34 @@ type override struct {
 	rules []*Rule
 }
 
-type patternOverride struct {
-	pattern routing.Pattern
-	override
-}
-
-// of returns the override that applies to a key, or nil. An override for the key takes a
-// lookup in a map; patterns are compared one after another.
-func (o *overrides) of(key string) *override {
+// rulesFor returns the rules of the override that applies to a key, or nil. The time does
+// not depend on the number of overrides, except of patterns that begin and end with a
+// star.
+func (o *overrides) rulesFor(key string) []*Rule {
 	if found := o.byKey[key]; found != nil {
 		return found
 	}
-	for i := range o.patterns {
-		if p := &o.patterns[i]; p.pattern.Matches(key) {
-			return &p.override
-		}
+	if found := o.ofGroup(key); found != nil {
+		return found.rules
 	}
-	if len(o.networks) == 0 {
-		return nil
+	return nil
+}
+
+// nameFor returns the name of the override that applies to a key, or "".
+func (o *overrides) nameFor(key string) string {
+	if o.byKey[key] != nil {
+		return KeyOverride + key
+	}
+	if found := o.ofGroup(key); found != nil {
+		return found.name
+	}
+	return ""
+}
+
+// ofGroup returns the override by pattern or network that applies to a key, or nil.
+func (o *overrides) ofGroup(key string) *override {
+	if found := o.patterns.of(key); found != nil || len(o.networks) == 0 {
+		return found
 	}
 	return o.ofNetwork(key)
 }
@@ -79,14 +87,30 @@ func (o *overrides) ofNetwork(key string) *override {
 // key:acme, pattern:acme-* or network:10.0.0.0/8. It returns an empty text if the
 // policy's own limits apply, or for an unknown policy.
 func (s *ActiveConfig) OverrideOf(policy, key string) string {
+	name, _ := s.AppliedOverride(policy, key)
+	return name
+}
+
+// AppliedOverride is like OverrideOf, and also reports whether the override is a live
+// override; see [Engine.ApplyLive]. The name of a live override for all keys of a policy
+// is [WholePolicy].
+func (s *ActiveConfig) AppliedOverride(policy, key string) (name string, live bool) {
 	p := s.policies[policy]
-	if p == nil || p.overrides == nil {
-		return ""
+	if p == nil {
+		return "", false
 	}
-	if o := p.overrides.of(key); o != nil {
-		return o.name
+	if p.live != nil {
+		if name = p.live.nameFor(key); name != "" {
+			return name, true
+		}
 	}
-	return ""
+	if p.overrides != nil {
+		name = p.overrides.nameFor(key)
+	}
+	if name == "" && p.isReplaced {
+		return WholePolicy, true
+	}
+	return name, false
 }
 
 // bindOverrides binds all overrides of a policy. It returns nil if there are none.
@@ -94,14 +118,13 @@ func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *over
 	if len(opts.Overrides)+len(opts.Patterns)+len(opts.Networks) == 0 {
 		return nil
 	}
-	o := &overrides{byKey: make(map[string]*override), networks: make(map[netip.Prefix]*override)}
+	o := &overrides{byKey: make(map[string][]*Rule), networks: make(map[netip.Prefix]*override)}
 	bind := func(name string, limits []headgate.Limit) override {
 		from.Limits = limits
-		return override{name, b.bindRules(from, PolicyError{Override: name})}
+		return override{name, b.shareRules(b.bindRules(from, PolicyError{Override: name}))}
 	}
 	for _, key := range slices.Sorted(maps.Keys(opts.Overrides)) {
-		bound := bind(KeyOverride+key, opts.Overrides[key])
-		o.byKey[key] = &bound
+		o.byKey[key] = bind(KeyOverride+key, opts.Overrides[key]).rules
 	}
 	for _, text := range slices.Sorted(maps.Keys(opts.Patterns)) {
 		pattern, err := routing.ParsePattern(text)
@@ -109,11 +132,9 @@ func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *over
 			b.fail(PolicyError{Override: PatternOverride + text, Err: err})
 			continue
 		}
-		o.patterns = append(o.patterns, patternOverride{pattern, bind(PatternOverride+text, opts.Patterns[text])})
+		o.patterns.all = append(o.patterns.all, patternOverride{pattern, bind(PatternOverride+text, opts.Patterns[text])})
 	}
-	slices.SortStableFunc(o.patterns, func(p, q patternOverride) int {
-		return cmp.Or(cmp.Compare(q.pattern.Literals(), p.pattern.Literals()), strings.Compare(p.pattern.String(), q.pattern.String()))
-	})
+	o.patterns.index()
 	for _, prefix := range slices.SortedFunc(maps.Keys(opts.Networks), netip.Prefix.Compare) {
 		bound := bind(NetworkOverride+prefix.String(), opts.Networks[prefix])
 		o.networks[prefix.Masked()] = &bound
@@ -123,4 +144,22 @@ func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *over
 	}
 	slices.SortFunc(o.lengths, func(p, q int) int { return q - p })
 	return o
+}
+
+// shareRules returns the same list for equal rules, so that many overrides with few
+// limits take few cache lines.
+func (b *binding) shareRules(rules []*Rule) []*Rule {
+	if len(rules) == 0 || rules[0] == nil {
+		return rules
+	}
+	for _, known := range b.lists[rules[0]] {
+		if slices.Equal(known, rules) {
+			return known
+		}
+	}
+	if b.lists == nil {
+		b.lists = make(map[*Rule][][]*Rule)
+	}
+	b.lists[rules[0]] = append(b.lists[rules[0]], rules)
+	return rules
 }

@@ -15,15 +15,25 @@ type policy struct {
 	name      string
 	rules     []*Rule
 	overrides *overrides // nil if there are none
+	live      *overrides // live overrides, which precede overrides; nil if there are none
+	// isReplaced is true if rules are those of a live override of the whole policy.
+	isReplaced bool
+	ban        *BanRules // nil if there are no bans
+	warnAt     Percent
 	shadows   bool       // whether some or all keys are in shadow mode
 	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
+	if p.live != nil {
+		if rules := p.live.rulesFor(key); rules != nil {
+			return rules
+		}
+	}
 	if p.overrides != nil {
-		if o := p.overrides.of(key); o != nil {
-			return o.rules
+		if rules := p.overrides.rulesFor(key); rules != nil {
+			return rules
 		}
 	}
 	return p.rules
@@ -38,9 +48,13 @@ func (p *policy) enforces(key string) bool {
 // reason why a policy can't be bound.
 func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	var errs []error
+	live := s.liveByPolicy()
 	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
 		b := binding{ActiveConfig: s, last: last, policy: &policy{name: name}}
 		b.bind(opts.Policies[name], opts.PolicyOptions[name])
+		if len(b.errs) == 0 {
+			b.bindLive(opts.Policies[name], live[name])
+		}
 		s.policies[name] = b.policy
 		errs = append(errs, b.errs...)
 	}
@@ -53,6 +67,7 @@ type binding struct {
 	last   *ActiveConfig
 	policy *policy
 	errs   []error
+	lists  map[*Rule][][]*Rule // see shareRules
 }
 
 func (b *binding) fail(e PolicyError) {
@@ -75,6 +90,14 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 		return
 	}
 	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
+	if err := opts.WarnAt.validate(); err != nil {
+		b.fail(PolicyError{Field: "warn_at", Err: err})
+	}
+	p.warnAt = opts.WarnAt
+	if err := b.bindBan(from, opts.Ban); err != nil {
+		b.fail(PolicyError{Field: "ban", Err: err})
+		return
+	}
 	p.rules = b.bindRules(from, PolicyError{})
 	p.overrides = b.bindOverrides(from, &opts)
 }
@@ -99,6 +122,9 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 		}
 		bound[i] = r
 	}
+	if ban := b.banOf(from.Limits[0]); ban != nil {
+		bound = append(bound, ban.rule)
+	}
 	return bound
 }
 
@@ -107,14 +133,17 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {
-		r = b.last.rules[rule]
+		if r = b.last.rules[rule]; r != nil && (r.ban != b.banOf(rule.Limit) || r.warnAt != b.policy.warnAt) {
+			r = nil
+		}
 	}
 	if r == nil {
 		var err error
 		if r, err = bind(b.store, rule); err != nil {
 			return nil, err
 		}
-		r.Policy = b.policy.name
+		r.Policy, r.ban = b.policy.name, b.banOf(rule.Limit)
+		r.warnAt, r.near = b.policy.warnAt, b.policy.warnAt.unitsLeft(r.Capacity())
 	}
 	b.rules[rule] = r
 	return r, nil

@@ -91,7 +91,7 @@ func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, err
 		mounted[demoPath+"/"] = page
 	}
 	handler := httpapi.New(p.seen.http, &httpapi.Options{
-		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard,
+		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard, Access: p.gates.http,
 	})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
@@ -126,6 +126,7 @@ func newRESPServer(p *parts) *respapi.Server {
 		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), MaxBodyBytes: p.config.MaxBodyBytes,
 		MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version, Log: p.log.With("listener", "resp"),
 	})
+	p.gates.attach(handler)
 	return respapi.NewServer(handler, &respapi.ServerOptions{
 		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, NoLoops: !c.EventLoops,
 	})
