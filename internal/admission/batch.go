@@ -45,7 +45,6 @@ func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 func (b *Batch) Remove(i int) {
 	b.Ops = slices.Delete(b.Ops, i, i+1)
 	b.Decisions = slices.Delete(b.Decisions, i, i+1)
-	b.isQueue = slices.Delete(b.isQueue, i, i+1)
 }
 
 // Reset empties the batch and removes all references to keys. Memory that the next

@@ -100,7 +100,7 @@ type round struct {
 // subject is a key under test and its history.
 type subject struct {
 	key       string
-	onlyHolds bool             // whether only holds take units
+	onlyHolds bool // whether only holds take units
 	limits    []headgate.Limit
 	bounds    [][]headgate.Bound // by limit, the bound rule in each store
 	log       *history.Log

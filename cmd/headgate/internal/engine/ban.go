@@ -57,8 +57,8 @@ func (b Ban) Validate() error {
 		return errBan("after", full.After, fmt.Sprintf("1 to %d", MaxBanAfter))
 	}
 	for _, d := range []struct {
-		name         string
-		value        time.Duration
+		name        string
+		value       time.Duration
 		least, most time.Duration
 	}{
 		{"within", full.Within, time.Second, maxBanWithin},

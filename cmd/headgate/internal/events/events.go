@@ -308,4 +308,3 @@ func (t *Teller) Observe(e *engine.Event) {
 		}
 	}
 }
-

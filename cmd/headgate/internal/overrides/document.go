@@ -25,9 +25,9 @@ const maxPlainBytes = 128 << 20
 
 // document is the content of the document: JSON, compressed.
 type document struct {
-	Format   int     `json:"format"`
+	Format   int       `json:"format"`
 	Revision uint64    `json:"revision"`
-	Saved    time.Time `json:"saved"` // time of the last change
+	Saved    time.Time `json:"saved"`   // time of the last change
 	Entries  []Entry   `json:"entries"` // ordered by policy and target
 }
 
