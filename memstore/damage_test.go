@@ -78,7 +78,7 @@ func openDamaged(t *testing.T, content []byte) (state string, restored memstore.
 			t.Fatalf("the file was changed although it cannot be read: %v", err)
 		}
 		var typed *memstore.FolderError
-		if !errors.As(err, &typed) || typed.Path != file || !strings.Contains(err.Error(), "move") {
+		if !errors.As(err, &typed) || typed.Path != file || !strings.Contains(err.Error(), "rename") {
 			t.Fatalf("got error %v want a FolderError with the path %s and the next step", err, file)
 		}
 		return "", restored, err
@@ -118,8 +118,8 @@ func TestFolderCutAnywhere(t *testing.T) {
 	}
 }
 
-// step returns the distance to the next byte that is damaged: 1 in the long form, and near
-// the end of the file.
+// step returns the distance to the next byte that is damaged: 1 in the long form, and
+// near the end of the file.
 func step(at, size int) int {
 	if testing.Short() && at < size-150 {
 		return 17
