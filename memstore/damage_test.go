@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/statefile"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -232,8 +233,43 @@ func TestFolderWithOtherBounds(t *testing.T) {
 
 // TestFolderClockGoesBack: a clock that is behind that of the last sync is reported.
 func TestFolderClockGoesBack(t *testing.T) {
-	s := openFolder(t, t.TempDir(), smallFolder)
-	if back := s.Folder().Restored.ClockBack; back != 0 {
-		t.Errorf("new folder: the clock went back by %v want 0", back)
+	folder := t.TempDir()
+	for _, ahead := range []time.Duration{0, time.Hour} {
+		s, err := memstore.Open(folder, smallFolder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back := s.Folder().Restored.ClockBack; back != 0 {
+			t.Errorf("the clock went back by %v want 0", back)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		addGroup(t, folder, time.Now().Add(ahead))
+	}
+	back := openFolder(t, folder, smallFolder).Folder().Restored.ClockBack
+	if back < 59*time.Minute || back > time.Hour {
+		t.Errorf("the last sync was an hour ahead: got %v want almost an hour", back)
+	}
+}
+
+// addGroup adds an empty group to the state file, as if it had been synced at the time at.
+func addGroup(t *testing.T, folder string, at time.Time) {
+	t.Helper()
+	locked, err := statefile.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locked.Close()
+	c, err := statefile.Check(stateFile(t, folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := locked.Continue(c, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.EndGroup(statefile.GroupEnd{At: at.UnixMicro()}), w.Sync(), w.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
