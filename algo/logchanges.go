@@ -11,7 +11,7 @@ func (log *Log) MarkSaved() { log.saved = maxExact }
 
 // Changes returns what has changed since the last call of MarkSaved, for a store that
 // saves its state in pieces: entries before the instant oldest were removed, and all
-// entries from the instant from on are replaced by those that the log has now. Before
+// entries from the instant from on are replaced by the present entries. Before
 // the first call of MarkSaved, from is 0. If the log is empty, oldest is later than every
 // instant.
 func (log *Log) Changes() (oldest, from int64) {

@@ -52,8 +52,9 @@ func BenchmarkOneKeyFraction(b *testing.B) { benchmarkKeys(b, 1, fraction) }
 func BenchmarkManyKeys(b *testing.B)       { benchmarkKeys(b, 100_000, whole) }
 func BenchmarkMillionKeys(b *testing.B)    { benchmarkKeys(b, 1_000_000, whole) }
 
-// BenchmarkOpenMillionKeys opens a folder with the state of a million keys, after a crash:
-// with their image, and with changes of all of them that were written afterwards.
+// BenchmarkOpenMillionKeys opens a folder with the state of a million keys, after a
+// crash: with their image, and with changes of all of them that were written
+// afterwards.
 func BenchmarkOpenMillionKeys(b *testing.B) {
 	folder := b.TempDir()
 	s, err := memstore.Open(folder, nil)

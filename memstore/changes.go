@@ -82,8 +82,8 @@ func (s *Store) markSlot(d digest) {
 // maxLogChanges is the maximum number of digests in [logChanges].
 const maxLogChanges = 8192
 
-// logChanges are the logs of a shard that have changed. If there are too many, all logs of
-// the shard are saved. So the memory is bounded also while saving fails.
+// logChanges are the logs of a shard that have changed. If there are too many, all logs
+// of the shard are saved. So the memory is bounded also while saving fails.
 type logChanges struct {
 	tracked bool
 	all     bool

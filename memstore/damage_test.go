@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/statefile"
 	"github.com/headgate/headgate/memstore"
 )
 
@@ -78,7 +79,7 @@ func openDamaged(t *testing.T, content []byte) (state string, restored memstore.
 			t.Fatalf("the file was changed although it cannot be read: %v", err)
 		}
 		var typed *memstore.FolderError
-		if !errors.As(err, &typed) || typed.Path != file || !strings.Contains(err.Error(), "move") {
+		if !errors.As(err, &typed) || typed.Path != file || !strings.Contains(err.Error(), "rename") {
 			t.Fatalf("got error %v want a FolderError with the path %s and the next step", err, file)
 		}
 		return "", restored, err
@@ -118,8 +119,8 @@ func TestFolderCutAnywhere(t *testing.T) {
 	}
 }
 
-// step returns the distance to the next byte that is damaged: 1 in the long form, and near
-// the end of the file.
+// step returns the distance to the next byte that is damaged: 1 in the long form, and
+// near the end of the file.
 func step(at, size int) int {
 	if testing.Short() && at < size-150 {
 		return 17
@@ -232,8 +233,43 @@ func TestFolderWithOtherBounds(t *testing.T) {
 
 // TestFolderClockGoesBack: a clock that is behind that of the last sync is reported.
 func TestFolderClockGoesBack(t *testing.T) {
-	s := openFolder(t, t.TempDir(), smallFolder)
-	if back := s.Folder().Restored.ClockBack; back != 0 {
-		t.Errorf("new folder: the clock went back by %v want 0", back)
+	folder := t.TempDir()
+	for _, ahead := range []time.Duration{0, time.Hour} {
+		s, err := memstore.Open(folder, smallFolder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back := s.Folder().Restored.ClockBack; back != 0 {
+			t.Errorf("the clock went back by %v want 0", back)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		addGroup(t, folder, time.Now().Add(ahead))
+	}
+	back := openFolder(t, folder, smallFolder).Folder().Restored.ClockBack
+	if back < 59*time.Minute || back > time.Hour {
+		t.Errorf("the last sync was an hour ahead: got %v want almost an hour", back)
+	}
+}
+
+// addGroup adds an empty group to the state file, as if it had been synced at the time at.
+func addGroup(t *testing.T, folder string, at time.Time) {
+	t.Helper()
+	locked, err := statefile.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locked.Close()
+	c, err := statefile.Check(stateFile(t, folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := locked.Continue(c, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.EndGroup(statefile.GroupEnd{At: at.UnixMicro()}), w.Sync(), w.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

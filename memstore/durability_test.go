@@ -50,8 +50,9 @@ type player struct {
 	holds    []*headgate.Hold
 	now      headgate.Instant
 	keys     int
-	// crowded is true if keys share overflow buckets. A key whose own log was emptied by a
-	// refund may then have less after a restart, when it uses its overflow log again.
+	// crowded is true if keys share overflow buckets. A key whose own log was emptied
+	// by a refund may then have less after a restart, when it uses its overflow log
+	// again.
 	crowded bool
 }
 
@@ -202,8 +203,8 @@ func copyAfterSync(t testing.TB, s *memstore.Store, folder string) string {
 	return copyFolder(t, folder)
 }
 
-// TestFolderConcurrentDecisions takes from many goroutines while syncs run. Every unit that
-// was admitted before a sync began is spent in a copy after it.
+// TestFolderConcurrentDecisions takes from many goroutines while syncs run. Every unit
+// that was admitted before a sync began is spent in a copy after it.
 func TestFolderConcurrentDecisions(t *testing.T) {
 	const keys, limit = 500, "1000000/24h"
 	folder := t.TempDir()

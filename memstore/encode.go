@@ -19,17 +19,18 @@ const (
 	// savedSlot: the index of the slot (4 bytes), the digest (16), and the words of the
 	// state (16). The digest is freeDigest if the slot is free.
 	savedSlot
-	// savedLog: 1 for an overflow log or 0 (1 byte), the digest (16), the instant of expiry
-	// (8), oldest and from of [algo.Log.Changes] (16), the number of entries (4), and the
-	// instant and the units of each (16). A log without entries is removed.
+	// savedLog: 1 for an overflow log or 0 (1 byte), the digest (16), the instant of
+	// expiry (8), oldest and from of [algo.Log.Changes] (16), the number of entries
+	// (4), and the instant and the units of each (16). A log without entries is
+	// removed.
 	savedLog
 	// savedLogShard: the index of a shard (2 bytes), whose logs are removed; the index
-	// after the last one stands for the overflow logs.
+	// after the last one selects the overflow logs.
 	savedLogShard
-	// savedHolds: 1 for the holds of a sliding log or 0 (1 byte), the digest (16), the unit
-	// of the ledger (16), the numbers of holds, of changes of the limit, and of records of
-	// ended holds (4 each), and these. The record of a key's state in the same group is
-	// that of the same moment.
+	// savedHolds: 1 for the holds of a sliding log or 0 (1 byte), the digest (16), the
+	// unit of the ledger (16), the numbers of holds, of changes of the limit, and of
+	// records of ended holds (4 each), and these. The record of a key's state in the
+	// same group is that of the same moment.
 	savedHolds
 	// Number 6 is reserved for documents.
 )
@@ -88,8 +89,8 @@ func boolByte(b bool) byte {
 	return 0
 }
 
-// appendLog adds the records of the entries that have changed since the instant from, of a
-// log that expires at resetAt.
+// appendLog adds the records of the entries that have changed since the instant from,
+// of a log that expires at resetAt.
 func appendLog(b []byte, overflow bool, d digest, resetAt int64, log *algo.Log, from int64) []byte {
 	oldest, _ := log.Changes()
 	if log.Len() == 0 {

@@ -45,10 +45,10 @@ type FolderOptions struct {
 	// the state is written again. If it does not fit, Open returns
 	// [headgate.ErrStoreFull].
 	Options
-	// Sync is the time after which a change is on the disk, at the latest: a crash forgets
-	// at most what was admitted in this time. It is 10 ms to 1 min; 0 means [DefaultSync].
-	// If the disk takes more than half of it for a sync, the time is longer: see
-	// [FolderStatus.LastSync].
+	// Sync is the time after which a change is on the disk, at the latest: a crash
+	// forgets at most what was admitted in this time. It is 10 ms to 1 min; 0 means
+	// [DefaultSync]. If the disk takes more than half of it for a sync, the time is
+	// longer: see [FolderStatus.LastSync].
 	Sync time.Duration
 	// OnEvent receives events of the folder, one after another. It must not call methods
 	// of the store that wait for a sync: Sync and Close. nil means no call.
@@ -68,8 +68,8 @@ type FolderEventKind uint8
 
 // The kinds of events.
 const (
-	// SaveFailed: the state could not be saved. Decisions go on in memory. Saving is tried
-	// again, at first after a second, and later every 30 seconds.
+	// SaveFailed: the state could not be saved. Decisions go on in memory. Saving is
+	// tried again, at first after a second, and later every 30 seconds.
 	SaveFailed FolderEventKind = iota + 1
 	// SaveRecovered: the whole state was saved again after a failure.
 	SaveRecovered
@@ -110,8 +110,8 @@ type Restored struct {
 	// CutBytes is the size of an incomplete group at the end of the file, which was cut
 	// off.
 	CutBytes int64
-	// ClockBack is how far the clock is behind that of the last sync; 0 if it is not, or by
-	// less than a second. Keys in use are denied for longer by this time.
+	// ClockBack is how far the clock is behind that of the last sync; 0 if it is not,
+	// or by less than a second. Keys in use are denied for longer by this time.
 	ClockBack time.Duration
 }
 
@@ -127,8 +127,8 @@ type Restored struct {
 // [FolderEvent]. When saving is possible again, the whole state is written.
 //
 // Only one process can use a folder. Errors of the folder are of type [*FolderError]. A
-// file that cannot be read is neither changed nor removed. The files contain the secret of
-// the hash: see [Store.Snapshot].
+// file that cannot be read is neither changed nor removed. The files contain the secret
+// of the hash: see [Store.Snapshot].
 func Open(folder string, opts *FolderOptions) (*Store, error) {
 	var o FolderOptions
 	if opts != nil {
@@ -212,6 +212,13 @@ func (v *saver) resume(s *Store, c *statefile.Contents) (*Store, error) {
 	if v.file, err = v.folder.Continue(c, s.imageBytes()); err != nil {
 		return nil, err
 	}
+	// From now on, the file is not that of a store that was closed.
+	if err := v.file.EndGroup(statefile.GroupEnd{At: s.clock.micros()}); err != nil {
+		return nil, errors.Join(err, v.file.Close())
+	}
+	if err := v.file.Sync(); err != nil {
+		return nil, errors.Join(err, v.file.Close())
+	}
 	v.count(func(st *FolderStatus) { st.LastSync, st.Bytes = time.Now(), v.file.Size() })
 	return s, v.folder.RemoveOld()
 }
@@ -269,8 +276,8 @@ func (s *Store) imageBytes() (n int64) {
 	return n + int64(logs.singles+logs.keys)*savedLogBytes + int64(logs.entries)*logEntryBytes
 }
 
-// Sync saves all decisions that were returned before the call, and waits until they are on
-// the disk. It returns nil immediately if the store has no folder.
+// Sync saves all decisions that were returned before the call, and waits until they are
+// on the disk. It returns nil immediately if the store has no folder.
 func (s *Store) Sync(ctx context.Context) error {
 	if s.saver == nil {
 		return nil
@@ -284,7 +291,8 @@ func (s *Store) Sync(ctx context.Context) error {
 	return nil
 }
 
-// Folder returns the state of the store's folder. Its Path is empty if the store has none.
+// Folder returns the state of the store's folder. Its Path is empty if the store has
+// none.
 func (s *Store) Folder() FolderStatus {
 	if s.saver == nil {
 		return FolderStatus{}
@@ -302,9 +310,9 @@ type FolderCheck struct {
 	Restored
 }
 
-// CheckFolder reads the state in a folder and checks it completely. It changes nothing, and
-// may be called while another process uses the folder: then the end of the file may be a
-// group that is being written.
+// CheckFolder reads the state in a folder and checks it completely. It changes nothing,
+// and may be called while another process uses the folder: then the end of the file may
+// be a group that is being written.
 func CheckFolder(folder string) (FolderCheck, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {

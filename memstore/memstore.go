@@ -1,7 +1,8 @@
 // Package memstore provides an in-process [headgate.Store] with bounded memory. [New]
-// starts no goroutine. [Open] returns a store whose state survives a restart. A decision about a key that the store already contains takes no
-// mutex and allocates nothing. (Sliding logs, and requests that check several limits,
-// take the mutex of each shard that they use.)
+// starts no goroutine. [Open] returns a store whose state survives a restart. A
+// decision about a key that the store already contains takes no mutex and allocates
+// nothing. (Sliding logs, and requests that check several limits, take the mutex of
+// each shard that they use.)
 //
 // # Memory layout
 //

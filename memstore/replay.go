@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// replayer applies the records of a state file to a store that has the same number of keys
-// as the one that wrote them. No other goroutine uses the store.
+// replayer applies the records of a state file to a store that has the same number of
+// keys as the one that wrote them. No other goroutine uses the store.
 type replayer struct {
 	store *Store
 	keys  int    // number of keys that the store is for

@@ -62,8 +62,8 @@ func (sh *shard) checkRestored() error {
 	return nil
 }
 
-// dropExpired removes the logs that have expired by now, and memory that the others do not
-// need.
+// dropExpired removes the logs that have expired by now, and memory that the others do
+// not need.
 func (sh *logShard) dropExpired(now int64) {
 	for d, one := range sh.singles {
 		if one.resetAt() <= now {
@@ -150,8 +150,8 @@ func (r *region) takeOver(from *shard, now int64) error {
 	return nil
 }
 
-// restoreHolds adds the holds of a key. Holds that have ended are dropped, if the state of
-// the key has expired, too: then they have no effect under any rule.
+// restoreHolds adds the holds of a key. Holds that have ended are dropped, if the state
+// of the key has expired, too: then they have no effect under any rule.
 func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 	sh := s.holds.shard(d)
 	if h.ended = h.ended.Expire(now); len(h.ended) > 0 {

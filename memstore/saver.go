@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// An image is written again when the changes since the last one take imageFactor times
-	// as much as the image, and minGrowth in addition.
+	// An image is written again when the changes since the last one take imageFactor
+	// times as much as the image, and minGrowth in addition.
 	imageFactor = 3
 	minGrowth   = 32 << 20
 	// imageStep is how much of an image is written with each group of changes.
@@ -95,15 +95,15 @@ func (v *saver) run() {
 	}
 }
 
-// pause returns the time until the next sync begins, after one that took the given time. If
-// a sync takes at most half of the interval, a change is on the disk an interval after it
-// was made.
+// pause returns the time until the next sync begins, after one that took the given
+// time. If a sync takes at most half of the interval, a change is on the disk an
+// interval after it was made.
 func (v *saver) pause(took time.Duration) time.Duration {
 	return max(0, max(v.interval/2, v.interval-2*took)-took)
 }
 
-// sync saves all changes that were made before the call. If closing is true, it is the last
-// sync.
+// sync saves all changes that were made before the call. If closing is true, it is the
+// last sync.
 func (v *saver) sync(closing bool) error {
 	now := time.Now()
 	if v.file == nil {

@@ -45,8 +45,8 @@ func (c *collector) changes() {
 	}
 }
 
-// forgetHolds removes the keys from held that have no holds anymore, and whose slots other
-// keys use. So its size is proportional to that of the store's holds.
+// forgetHolds removes the keys from held that have no holds anymore, and whose slots
+// other keys use. So its size is proportional to that of the store's holds.
 func (c *collector) forgetHolds() {
 	for d := range c.held {
 		sh := c.store.holds.shard(d)
@@ -249,8 +249,8 @@ func (c *collector) parts() int {
 	return len(s.keys.shards) + len(s.overflow.shards) + len(s.logs.shards) + 1 + len(s.holds.shards)
 }
 
-// imagePart adds the records of a part of the state that has not expired by now, whether or
-// not it has changed. Changes stay marked.
+// imagePart adds the records of a part of the state that has not expired by now,
+// whether or not it has changed. Changes stay marked.
 func (c *collector) imagePart(part int, now int64) {
 	s := c.store
 	for region, r := range [...]*region{&s.keys, &s.overflow} {

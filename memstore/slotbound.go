@@ -106,9 +106,10 @@ func (b *slotBound) apply(d digest, r *algo.Request) (algo.Result, error) {
 	}
 }
 
-// applyToSlot executes a request on the slot s of the shard sh with the digest d. s is the
-// slot of a key or of an overflow bucket. applyToSlot returns false if s no longer has
-// this digest. A denial leaves the state unchanged, but may extend its TTL: see repack.
+// applyToSlot executes a request on the slot s of the shard sh with the digest d. s is
+// the slot of a key or of an overflow bucket. applyToSlot returns false if s no longer
+// has this digest. A denial leaves the state unchanged, but may extend its TTL: see
+// repack.
 func (b *slotBound) applyToSlot(sh *shard, s *slot, d digest, r *algo.Request) (algo.Result, bool) {
 	for {
 		seen, ok := s.read(d)

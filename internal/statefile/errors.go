@@ -59,11 +59,11 @@ func (e *Error) Unwrap() error { return e.Err }
 func corrupt(path string, offset int64, format string, a ...any) *Error {
 	return &Error{
 		Path: path, Kind: ErrCorrupt, Detail: fmt.Sprintf("corrupt at byte %d: ", offset) + fmt.Sprintf(format, a...),
-		Advice: moveAway,
+		Advice: startEmpty,
 	}
 }
 
-const moveAway = "restore the folder from a backup; or move it away to start with no state, so that every key is unused"
+const startEmpty = "restore the folder from a backup; or rename it to start with no state, so that every key is unused"
 
 // accessError returns the error of an operation on a path, with advice for the frequent
 // causes.

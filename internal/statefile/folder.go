@@ -82,7 +82,10 @@ func User(path string) string {
 }
 
 // Close unlocks the folder.
-func (f *Folder) Close() error { return f.lock.Close() }
+func (f *Folder) Close() error {
+	unlockFile(f.lock)
+	return f.lock.Close()
+}
 
 // Newest returns the path of the newest file of the folder at path, or "" if it has none.
 func Newest(path string) (string, error) {

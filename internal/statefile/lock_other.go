@@ -19,3 +19,6 @@ func lockFile(string) (*os.File, error) { return nil, errors.ErrUnsupported }
 func isLocked(string) bool { return false }
 
 func syncFolder(string) error { return nil }
+
+// unlockFile does nothing: closing the file unlocks it.
+func unlockFile(*os.File) {}

@@ -38,8 +38,13 @@ func isLocked(name string) bool {
 		return false
 	}
 	defer file.Close()
+	defer unlockFile(file)
 	return errors.Is(syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
+
+// unlockFile unlocks a file that lockFile has locked. Closing alone does not unlock it
+// while a child process that was just forked still has the descriptor.
+func unlockFile(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
 
 // syncFolder makes the names of the files in a folder durable.
 func syncFolder(path string) error {

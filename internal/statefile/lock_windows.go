@@ -45,3 +45,6 @@ func isLocked(name string) bool {
 
 // syncFolder does nothing: Windows has no such operation.
 func syncFolder(string) error { return nil }
+
+// unlockFile does nothing: closing the file unlocks it.
+func unlockFile(*os.File) {}

@@ -28,7 +28,7 @@ func (c *Contents) Cut() int64 { return c.Size - c.End }
 
 // Corrupt returns the error for contents that are not valid.
 func (c *Contents) Corrupt(err error) error {
-	return &Error{Path: c.Path, Kind: ErrCorrupt, Detail: "invalid state", Advice: moveAway, Err: err}
+	return &Error{Path: c.Path, Kind: ErrCorrupt, Detail: "invalid state", Advice: startEmpty, Err: err}
 }
 
 // source is a file that is read.
@@ -117,7 +117,7 @@ func (c *Contents) readBegin(file io.ReaderAt) error {
 		if isOtherVersion(string(first[:n])) {
 			return &Error{
 				Path: c.Path, Kind: ErrVersion, Detail: fmt.Sprintf("the format is %q; this version reads %q", first[:n], preamble),
-				Advice: "use the version of Headgate that wrote it; or move the folder away to start with no state",
+				Advice: "use the version of Headgate that wrote it; or rename the folder to start with no state",
 			}
 		}
 		return corrupt(c.Path, 0, "the first line is not %q", preamble)

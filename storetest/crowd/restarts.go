@@ -19,13 +19,14 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Restarts is the configuration of a test with a process that keeps its state in a folder,
-// and that is ended and started again many times while it decides. Ends is required. Any
-// other field with the zero value has the default given in its comment.
+// Restarts is the configuration of a test with a process that keeps its state in a
+// folder, and that is ended and started again many times while it decides. Ends is
+// required. Any other field with the zero value has the default given in its comment.
 type Restarts struct {
 	// Ends is the number of times that the process is ended.
 	Ends int
-	// Regular ends the process with SIGTERM, which closes the store, and not with SIGKILL.
+	// Regular ends the process with SIGTERM, which closes the store, and not with
+	// SIGKILL.
 	Regular bool
 	// Interval is the sync interval of the store, for the report.
 	Interval time.Duration
@@ -56,11 +57,11 @@ const syncRecord = -1
 // restartRecord is an admission, or a sync.
 type restartRecord struct{ index, at int64 }
 
-// Run runs the test on stores that open returns for a folder. It starts the test t again in
-// child processes, as [Crowd.Run] does. After each end it compares the units that are
-// spent with the admissions that the process has recorded. It fails if units are forgotten
-// that were admitted before the last sync that the process has seen, or, after a regular
-// end, if any is.
+// Run runs the test on stores that open returns for a folder. It starts the test t
+// again in child processes, as [Crowd.Run] does. After each end it compares the units
+// that are spent with the admissions that the process has recorded. It fails if units
+// are forgotten that were admitted before the last sync that the process has seen, or,
+// after a regular end, if any is.
 func (c Restarts) Run(t *testing.T, open func(t *testing.T, folder string) Folder) {
 	t.Helper()
 	c.Goroutines = cmp.Or(c.Goroutines, 4)

@@ -22,8 +22,8 @@ type HealthOptions struct {
 	Store string
 	// NodesUnavailable returns the number of unavailable nodes of the store.
 	NodesUnavailable func() int
-	// SavingFails returns whether the store cannot save its state. nil means that the store
-	// saves none.
+	// SavingFails returns whether the store cannot save its state. nil means that the
+	// store saves none.
 	SavingFails func() bool
 	// Config returns the number of configurations that have taken effect, and whether
 	// the current configuration file was rejected. nil means that there is no file.

@@ -60,8 +60,8 @@ type FolderState struct {
 	Failing         bool // whether the last sync failed
 }
 
-// Folder adds metrics of the folder of a memory store. The function state is called at each
-// scrape.
+// Folder adds metrics of the folder of a memory store. The function state is called at
+// each scrape.
 func (m *Metrics) Folder(state func() FolderState) {
 	m.gaugeFunc("store_file_bytes", "Size of the files in which the memory store saves its state.", func() float64 { return float64(state().Bytes) })
 	m.gaugeFunc("store_sync_age_seconds", "Time since the last sync began that succeeded: a crash forgets what was admitted in this time.", func() float64 {

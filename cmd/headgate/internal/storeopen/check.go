@@ -24,7 +24,8 @@ const (
 )
 
 // Check diagnoses the store at rawURL; see [redisstore.Diagnose],
-// [memcachedstore.Diagnose] and [memstore.CheckFolder]. It returns an error only if the URL is invalid.
+// [memcachedstore.Diagnose] and [memstore.CheckFolder]. It returns an error only if the
+// URL is invalid.
 func Check(ctx context.Context, rawURL string) ([]Finding, error) {
 	switch name := Name(rawURL); {
 	case name == memory:

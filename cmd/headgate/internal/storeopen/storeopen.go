@@ -44,8 +44,8 @@ const supportedURLs = "must be memory://, memory:///folder, redis://host:6379, r
 // DefaultBudget is the default of Options.Budget.
 const DefaultBudget = fallback.DefaultBudget
 
-// Options configure the fallback of a network store, which memory stores do not need. Zero
-// fields and a nil pointer select the defaults.
+// Options configure the fallback of a network store, which memory stores do not need.
+// Zero fields and a nil pointer select the defaults.
 type Options struct {
 	// Budget is the maximum time that a decision waits for the store; 0 means
 	// [DefaultBudget].
