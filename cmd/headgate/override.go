@@ -136,8 +136,8 @@ func printOverrides(cmd *cobra.Command, all *admin.Overrides) {
 }
 
 const overrideRemoveHelp = `Remove an override from the store. The limits of the configuration apply again
-within a second, at all instances. The exit status is 1 if there is no such
-override.`
+within a second, at all instances. The exit status is 1 if it is
+unknown.`
 
 func overrideRemoveCommand() *cobra.Command {
 	var client adminClient
@@ -160,7 +160,7 @@ func overrideRemoveCommand() *cobra.Command {
 				return err
 			}
 			if out.Removed == 0 {
-				return errors.New("there is no such override; headgate override list lists all")
+				return errors.New("unknown override; headgate override list lists all")
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "removed")
 			return nil

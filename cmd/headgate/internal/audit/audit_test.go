@@ -57,8 +57,8 @@ func TestEntriesAreListedByPage(t *testing.T) {
 	}
 }
 
-// TestInstancesShareEntries: two instances add entries at the same time, and both list all
-// of them.
+// TestInstancesShareEntries: two instances add entries at the same time, and both list
+// all of them.
 func TestInstancesShareEntries(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
@@ -126,8 +126,8 @@ func TestEntriesOfAnOutageAreSavedLater(t *testing.T) {
 	}
 }
 
-// TestAuditIsCapped: the audit has at most 1,000 entries, and fits into a document even if
-// every text is as long as possible.
+// TestAuditIsCapped: the audit has at most 1,000 entries, and fits into a document even
+// if every text is as long as possible.
 func TestAuditIsCapped(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(nil)

@@ -235,7 +235,7 @@ type tokenReader struct {
 	errs   Errors
 }
 
-// read reads the tokens of a list, and returns them after those that it has.
+// read reads the tokens of a list, and returns all tokens that were read.
 func (r *tokenReader) read(list []namedToken) ([]access.Token, error) {
 	for _, t := range list {
 		r.add(t.path, t.Token, t.scopes)
