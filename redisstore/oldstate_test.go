@@ -10,9 +10,10 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-// oldState is the state of a key that a version without holds wrote, of commit 66293585. Under
-// the policy p with the limit 10/h, 3 units were taken of the key at oldInstant, and 2 units
-// a second later. The decision is that version's on a peek with cost 9 after another second.
+// oldState is the state of a key that a version without holds wrote, of commit
+// 66293585. Under the policy p with the limit 10/h, 3 units were taken of the key at
+// oldInstant, and 2 units a second later. The decision is that version's on a peek with
+// cost 9 after another second.
 type oldState struct {
 	Algorithm                         headgate.Algorithm
 	Key                               string

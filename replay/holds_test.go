@@ -76,8 +76,8 @@ func compareHolds(t *testing.T, a headgate.Algorithm, settings headgate.HoldSett
 	}
 }
 
-// holdLog is a random log with holds, and for each line the parts of its decision that the
-// model determines.
+// holdLog is a random log with holds, and for each line the parts of its decision that
+// the model determines.
 type holdLog struct {
 	*rand.Rand
 	limit   headgate.Limit

@@ -40,8 +40,9 @@ func checkSeparateDeadlines(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkDeadlinesAreKept tests that further holds do not change the deadline of a hold. In a
-// store with one TTL for the units of all holds, which each new hold renews, they never end.
+// checkDeadlinesAreKept tests that further holds do not change the deadline of a hold.
+// In a store with one TTL for the units of all holds, which each new hold renews, they
+// never end.
 func checkDeadlinesAreKept(ts *tester, a headgate.Algorithm) {
 	if !ts.hasHolds(a) {
 		return
