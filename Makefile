@@ -179,7 +179,7 @@ soak-mutations: setup ## MUTATIONS (1,000,000) mutated requests for each interfa
 # Each run uses another seed. A failure prints its seed.
 .PHONY: soak
 soak: ## Long random tests: STEPS of Go against Lua (100 million), RUNS of stores (50)
-	go test ./algo -run TestGoMatchesLua -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
+	go test ./algo -run 'TestGoMatchesLua|TestLuaHoldsEqualGo' -count 1 -timeout 0 -v -seed $(SEED) -steps $(STEPS)
 	go test ./storetest ./memstore -count $(RUNS) -timeout 0
 
 .PHONY: soak-stores

@@ -177,10 +177,11 @@ func (l *Ledger) Extend(i int, deadline int64) {
 	l.Holds[i].Deadline = deadline
 }
 
-// End ends hold i at t with the actual number of units. If actual is lower than the units
-// of the hold, the difference is corrected. If it is higher, the excess is charged; if
-// clip is true, at most what remains. Slots become available whatever actual is. If neither
-// number has units, the state is not converted to the present limit.
+// End ends hold i at t with the actual number of units. If actual is lower than the
+// units of the hold, the difference is corrected. If it is higher, the excess is
+// charged; if clip is true, at most what remains. Slots become available whatever
+// actual is. If neither number has units, the state is not converted to the present
+// limit.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	held := l.Holds[i].Units
 	if isSlots(a) {

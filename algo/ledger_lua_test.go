@@ -193,6 +193,7 @@ func TestLuaHoldsEqualGo(t *testing.T) {
 			}
 			done += n
 		}
+		t.Logf("seed %d: %d steps, 0 differ", *seedFlag, steps)
 	})
 }
 

@@ -13,8 +13,8 @@ const (
 	interval = headgate.TokenBucketInterval
 )
 
-// ledgerMutations are injected bugs in the Lua text of the ledger, and in the functions of
-// holds of an algorithm.
+// ledgerMutations are injected bugs in the Lua text of the ledger, and in the functions
+// of holds of an algorithm.
 var ledgerMutations = []mutation{
 	{bucket, "the segment of a hold that ended is not joined with the one before", "    lower_least(before, hold.least, hold.rest)\n", ""},
 	{bucket, "the segment of a hold that expired is not joined with the one before", "      lower_least(segment, hold.least, hold.rest)\n", ""},

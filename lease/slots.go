@@ -13,7 +13,8 @@ import (
 )
 
 // maxSlotTTL is the maximum TTL of a hold that is opened in memory. After a crash, the
-// slots of a process stay taken for the longest TTL of its holds and one TTL of the lease.
+// slots of a process stay taken for the longest TTL of its holds and one TTL of the
+// lease.
 const maxSlotTTL = time.Minute
 
 // slotBound is a leased limit of concurrent units, which are called slots. It embeds the

@@ -14,6 +14,8 @@ func holdChecks() []check {
 		{name: "holds equal model", rule: "after a commit, decisions are as if the actual cost had been charged at the beginning", perAlgorithm: checkHolds},
 		{name: "atomic holds", rule: "holds and commits of one key are atomic: the actual costs, plus units left, equal the limit", perAlgorithm: checkAtomicHolds},
 		{name: "several holds in one call", rule: "one call opens, extends and commits several holds of a key, and takes as much as remains under several limits", perAlgorithm: checkSeveralHolds},
+		{name: "each hold has a deadline", rule: "the units of each hold are released at its own deadline", perAlgorithm: checkSeparateDeadlines},
+		{name: "deadlines are kept", rule: "further holds of a key do not change the deadline of a hold", perAlgorithm: checkDeadlinesAreKept},
 		{name: "denied hold under a changed limit", rule: "a denied hold under a changed limit changes nothing that can be observed, under any limit", perAlgorithm: checkDeniedHoldUnderChangedLimit},
 		{name: "hold of the largest costs", rule: "the costs of one key in a hold are added exactly, also if their sum is above 2^53 - 1", perAlgorithm: checkLargestCosts},
 		{name: "repeated hold with another request", rule: "a repeated id with other keys or costs is a conflict and charges nothing; with the same ones it is replayed", perAlgorithm: checkHoldConflicts},

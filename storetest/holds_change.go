@@ -10,8 +10,8 @@ import (
 // released, such a trace uses one key: the units of a hold are released by the next
 // operation on its key, under the limit of that operation.
 
-// changeLimit changes the limit, and resumes all holds under it, as a process with another
-// configuration does.
+// changeLimit changes the limit, and resumes all holds under it, as a process with
+// another configuration does.
 func (p *holdPlayer) changeLimit() {
 	l := p.changedLimit(p.algorithm)
 	if !validForHolds(p.algorithm, l) {

@@ -26,9 +26,9 @@ func (p *keyPlayer) wholeUnits(a headgate.Algorithm) headgate.Limit {
 }
 
 // changedLimit returns another limit for a key under the algorithm a, which may not be
-// valid. In a bucket, a unit takes a whole number of µs, because a fraction is rounded when
-// the limit changes. The model does not define what a count is after a change of the
-// period.
+// valid. In a bucket, a unit takes a whole number of µs, because a fraction is rounded
+// when the limit changes. The model does not define what a count is after a change of
+// the period.
 func (p *keyPlayer) changedLimit(a headgate.Algorithm) headgate.Limit {
 	l := p.limit
 	if !a.Windowed() && !a.OnlyHolds() {

@@ -21,6 +21,8 @@ func slotChecks() []check {
 		{name: "extend many holds in one call", rule: "one call extends several holds of one key and of others", once: checkExtendAll},
 		{name: "atomic slots", rule: "concurrent requests never hold more slots than the limit", once: checkAtomicSlots},
 		{name: "hold of slots and a rate", rule: "a hold of slots and a rate takes both or nothing", once: checkSlotsAndRates},
+		{name: "each hold of slots has a deadline", rule: "the slots of each hold are released at its own deadline", once: ofSlots(checkSeparateDeadlines)},
+		{name: "deadlines of slots are kept", rule: "further holds of slots do not change the deadline of a hold", once: ofSlots(checkDeadlinesAreKept)},
 		{name: "hold of the largest costs of slots", rule: "the slots of one key in a hold are added exactly, also if their sum is above 2^53 - 1", once: ofSlots(checkLargestCosts)},
 		{name: "repeated hold of slots with another request", rule: "a repeated id with other keys or slots is a conflict and takes nothing; with the same ones it is replayed", once: ofSlots(checkHoldConflicts)},
 		{name: "repeated capped hold of slots", rule: "a repeated request of a capped hold of slots is recognized by its costs, also under a changed limit", once: ofSlots(checkCappedHolds)},

@@ -162,8 +162,8 @@ func decodeMemcachedValue(r *bufio.Reader, length int) (string, error) {
 	return reply.Text, err
 }
 
-// AwaitDisconnected waits until the server has no clients other than the test. It has then
-// executed all their commands.
+// AwaitDisconnected waits until the server has no clients other than the test. It has
+// then executed all their commands.
 func (s *MemcachedServer) AwaitDisconnected(t testing.TB) {
 	t.Helper()
 	awaitDisconnected(t, func() (clients int) {

@@ -272,8 +272,8 @@ func (s *RedisServer) Try(command ...string) (Reply, error) {
 	return ask("unix", s.Socket(), command)
 }
 
-// AwaitDisconnected waits until the server has no clients other than the test. It has then
-// executed all their commands.
+// AwaitDisconnected waits until the server has no clients other than the test. It has
+// then executed all their commands.
 func (s *RedisServer) AwaitDisconnected(t testing.TB) {
 	t.Helper()
 	awaitDisconnected(t, func() int { return strings.Count(s.Do(t, "CLIENT", "LIST").Text, "\n") })

@@ -56,10 +56,10 @@ type Server interface {
 // span is a time, in µs since the Unix epoch, in which a hold was certainly open.
 type span struct{ from, to int64 }
 
-// Run tests the store at the address that serve returns, as [Crowd.Run] does. It fails if
-// more units than the limit were held at a time under holds that had not expired, or if
-// units of processes that were killed are not available one TTL of the store's clock after
-// the last kill. The clock of the store must be that of this machine.
+// Run tests the store at the address that serve returns, as [Crowd.Run] does. It fails
+// if more units than the limit were held at a time under holds that had not expired, or
+// if units of processes that were killed are not available one TTL of the store's clock
+// after the last kill. The clock of the store must be that of this machine.
 func (c Holders) Run(t *testing.T, serve func(t *testing.T) (address string), open func(t *testing.T, address string) headgate.Store) {
 	t.Helper()
 	c = c.withDefaults()
@@ -164,8 +164,8 @@ func countHolds(t *testing.T, folder string, processes int) (opened, leased int)
 	return len(spans), leased
 }
 
-// mustBeUnused waits until one TTL of the store's clock has passed since the last kill. All
-// units must then be available.
+// mustBeUnused waits until one TTL of the store's clock has passed since the last kill.
+// All units must then be available.
 func (c Holders) mustBeUnused(t *testing.T, j job, open func(t *testing.T, address string) headgate.Store) {
 	t.Helper()
 	server := c.Server(j.Address)
@@ -179,9 +179,9 @@ func (c Holders) mustBeUnused(t *testing.T, j job, open func(t *testing.T, addre
 	}
 }
 
-// longestTTL returns how long the units of a killed process may be held. Slots on lease are
-// held for the longest TTL of a hold, which the clock of the process may measure 2 % slower,
-// and for the TTL of the lease.
+// longestTTL returns how long the units of a killed process may be held. Slots on lease
+// are held for the longest TTL of a hold, which the clock of the process may measure 2
+// % slower, and for the TTL of the lease.
 func (c Holders) longestTTL() time.Duration {
 	if !c.Lease.Enabled() {
 		return c.TTL

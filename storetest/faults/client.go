@@ -169,7 +169,7 @@ func (c *client) holdRequest() history.Request {
 // request returns a random request. Most requests are takes.
 func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
-	takesOnly := c.round.run.suite.TakesOnly || c.round.run.suite.Holds
+	takesOnly := c.round.run.suite.TakesOnly
 	switch n := c.random.IntN(20); {
 	case n < 2 || c.sub.onlyHolds:
 		r.Verb = headgate.Peek

@@ -260,8 +260,9 @@ func TestRunRepeatsUndecidedHistories(t *testing.T) {
 	}{
 		{0, 1, 10, ""},
 		{1, 2, 20, ""},
-		{9, 10, 30, ""}, // the maximum number of histories
-		{1, 1, 30, "linearizability check of all 30 histories timed out"},
+		{2, 3, 30, ""},
+		{9, 10, 30, "3 of 30 histories were decided, want 10"}, // the maximum number of histories
+		{1, 1, 30, "0 of 30 histories were decided, want 10"},
 	} {
 		store := memstore.New(nil)
 		f := Fault{Inject: func(context.Context) error { return nil }, Duration: 1}

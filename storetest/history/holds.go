@@ -13,8 +13,7 @@ import (
 )
 
 // Hold is an operation of [headgate.HoldStore]. The zero value is none. In a history with
-// other operations than Debit and TakeUpTo, all instants must be equal, and nothing may be
-// refunded or reset. So no hold expires.
+// other operations than Debit and TakeUpTo, all instants must be equal. So no hold expires.
 type Hold struct {
 	ID   byte // id of the hold, 1 or more; any such number for Debit and TakeUpTo
 	Verb headgate.HoldVerb
@@ -108,6 +107,10 @@ func (k *heldKey) do(l headgate.Limit, r Request) answered {
 		return k.doHold(l, t, r)
 	case r.Verb == headgate.Take:
 		return answered{decision: k.Take(l, t, r.Cost)}
+	case r.Verb == headgate.Refund:
+		return answered{decision: k.Refund(l, t, r.Cost)}
+	case r.Verb == headgate.Reset:
+		return answered{decision: k.Reset(l, t)}
 	default:
 		return answered{decision: k.Key.Peek(l, t, r.Cost)}
 	}

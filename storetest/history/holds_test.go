@@ -118,7 +118,8 @@ func recordHolds(t *testing.T, store *memstore.Store, a headgate.Algorithm, seed
 				request := Request{At: noon, Cost: int64(id), Hold: Hold{id, headgate.HoldVerb(r.IntN(5))}}
 				o, err := log.DoHold(context.Background(), client, store, b, "key", request)
 				if r.IntN(4) == 0 && err == nil {
-					o, err = log.Do(context.Background(), client, b, "key", Request{At: noon, Cost: 1})
+					plain := []Request{{At: noon, Cost: 1}, {At: noon, Cost: 2, Verb: headgate.Refund}, {At: noon, Verb: headgate.Reset}}[r.IntN(3)]
+					o, err = log.Do(context.Background(), client, b, "key", plain)
 				}
 				if o != Answered || err != nil {
 					t.Errorf("got outcome %v, error %v want answered", o, err)
