@@ -100,7 +100,7 @@ type round struct {
 // subject is a key under test and its history.
 type subject struct {
 	key       string
-	onlyHolds bool             // whether only holds take units
+	onlyHolds bool // whether only holds take units
 	limits    []headgate.Limit
 	bounds    [][]headgate.Bound // by limit, the bound rule in each store
 	log       *history.Log
@@ -146,7 +146,8 @@ func (s *round) bind(sub *subject, a headgate.Algorithm, n int) error {
 	return nil
 }
 
-// limitsOf returns the limits that clients use: one of n units, and with overrides others.
+// limitsOf returns the limits that clients use: one of n units, and with overrides
+// others.
 func (s *Suite) limitsOf(a headgate.Algorithm, n int64) []headgate.Limit {
 	switch {
 	case s.Bans:

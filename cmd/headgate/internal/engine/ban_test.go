@@ -186,7 +186,7 @@ func TestBanInShadowMode(t *testing.T) {
 
 type observeFunc func(*engine.Event)
 
-func (observeFunc) Begin() int64             { return 1 }
+func (observeFunc) Begin() int64              { return 1 }
 func (f observeFunc) Observe(e *engine.Event) { f(e) }
 
 // A reload keeps the bans. Unlimited and blocked keys have none.

@@ -20,8 +20,8 @@ type policy struct {
 	isReplaced bool
 	ban        *BanRules // nil if there are no bans
 	warnAt     Percent
-	shadows   bool       // whether some or all keys are in shadow mode
-	threshold uint64     // the policy is enforced for keys with a smaller hash
+	shadows    bool   // whether some or all keys are in shadow mode
+	threshold  uint64 // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.

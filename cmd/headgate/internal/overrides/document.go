@@ -19,15 +19,15 @@ const documentName = "overrides"
 // not read.
 const formatVersion = 1
 
-// maxPlainBytes bounds the memory for a document that is read: the JSON text of MaxEntries
-// entries with the longest fields is smaller.
+// maxPlainBytes bounds the memory for a document that is read: the JSON text of
+// MaxEntries entries with the longest fields is smaller.
 const maxPlainBytes = 128 << 20
 
 // document is the content of the document: JSON, compressed.
 type document struct {
-	Format   int     `json:"format"`
+	Format   int       `json:"format"`
 	Revision uint64    `json:"revision"`
-	Saved    time.Time `json:"saved"` // time of the last change
+	Saved    time.Time `json:"saved"`   // time of the last change
 	Entries  []Entry   `json:"entries"` // ordered by policy and target
 }
 
