@@ -69,10 +69,10 @@ func (s *Store) chunkKeys(name string, h documentHead) []digest {
 }
 
 // LoadDocument returns a document, or only its version if it is known; see
-// [headgate.DocumentStore]. memcached may have evicted a part of the document. It is then
-// removed, and LoadDocument reports that there is none. A call with the known version
-// also looks whether every part is there, which keeps them in memcached's list of recently
-// used items.
+// [headgate.DocumentStore]. memcached may have evicted a part of the document. It is
+// then removed, and LoadDocument reports that there is none. A call with the known
+// version also looks whether every part is there, which keeps them in memcached's list
+// of recently used items.
 func (s *Store) LoadDocument(ctx context.Context, name string, known headgate.DocumentVersion) (headgate.Document, error) {
 	if err := headgate.ValidateDocument(name, nil); err != nil {
 		return headgate.Document{}, err

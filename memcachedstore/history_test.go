@@ -26,8 +26,8 @@ func faultSuite(addr string) faults.Suite {
 	return s
 }
 
-// runFaults checks histories under each fault, and histories with holds, with overrides and
-// with bans. In a short test, these are under the first fault only.
+// runFaults checks histories under each fault, and histories with holds, with overrides
+// and with bans. In a short test, these are under the first fault only.
 func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
 	s.Run(t, all...)
 	s.Holds = true

@@ -34,8 +34,8 @@ func faultSuite(url string, opts redisstore.Options) faults.Suite {
 // one's knowledge.
 var noDenialCache = redisstore.Options{DenialCacheTTL: -1}
 
-// runFaults checks histories under each fault, and histories with holds, with overrides and
-// with bans. In a short test, these are under the first fault only.
+// runFaults checks histories under each fault, and histories with holds, with overrides
+// and with bans. In a short test, these are under the first fault only.
 func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
 	s.Run(t, all...)
 	s.Holds = true

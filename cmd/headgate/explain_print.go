@@ -40,12 +40,12 @@ type explainedPolicy struct {
 	// OverriddenBy is the override that applies to the key, such as key:acme.
 	OverriddenBy string `json:"overridden_by,omitempty"`
 	// OverrideInStore is true if the override is in the store and not in the file.
-	OverrideInStore bool `json:"override_in_store,omitempty"`
-	Enforced     bool             `json:"enforced"`
-	Allowed      bool             `json:"allowed"` // decision of this policy alone, even if it is in shadow mode
-	Limits       []explainedLimit `json:"limits"`
-	shadow       bool             // the policy is in shadow mode, so it does not affect the overall decision
-	failed       bool             // the policy is in shadow mode, and the store returned an error
+	OverrideInStore bool             `json:"override_in_store,omitempty"`
+	Enforced        bool             `json:"enforced"`
+	Allowed         bool             `json:"allowed"` // decision of this policy alone, even if it is in shadow mode
+	Limits          []explainedLimit `json:"limits"`
+	shadow          bool             // the policy is in shadow mode, so it does not affect the overall decision
+	failed          bool             // the policy is in shadow mode, and the store returned an error
 }
 
 type explainedLimit struct {

@@ -86,7 +86,7 @@ var serviceRules = map[string]packageRule{
 		tests: []string{"internal/leaktest", "internal/testserver", service("controlplane")},
 	},
 	service("events"): {
-		why:   "it tells what it observes in the engine, and knows no interface",
+		why:   "it reports what it observes in the engine, and knows no interface",
 		code:  []string{".", "internal/memo", "internal/root", service("bans"), service("engine")},
 		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},

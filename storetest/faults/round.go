@@ -147,7 +147,8 @@ func (s *round) bind(sub *subject, a headgate.Algorithm, n int) error {
 	return nil
 }
 
-// limitsOf returns the limits that clients use: one of n units, and with overrides others.
+// limitsOf returns the limits that clients use: one of n units, and with overrides
+// others.
 func (s *Suite) limitsOf(a headgate.Algorithm, n int64) []headgate.Limit {
 	switch {
 	case s.Bans:

@@ -1,7 +1,7 @@
-// Package bans counts the denials of the policies that have bans, and begins the bans; see
-// [engine.BanRules]. It observes the requests of the APIs. The denials of a key are summed
-// up for a few milliseconds, so that an attack causes few calls of the store. No request
-// waits for it.
+// Package bans counts the denials of the policies that have bans, and begins the bans;
+// see [engine.BanRules]. It observes the requests of the APIs. The denials of a key are
+// summed up for a few milliseconds, so that an attack causes few calls of the store. No
+// request waits for it.
 package bans
 
 import (
@@ -111,7 +111,8 @@ func (w *Watcher) Observe(e *engine.Event) {
 	}
 }
 
-// observe adds a denial by the limits of one policy, which have the indexes from, …, to-1.
+// observe adds a denial by the limits of one policy, which have the indexes from, …,
+// to-1.
 func (w *Watcher) observe(e *engine.Event, from, to int) {
 	var rules *engine.BanRules
 	denied := false

@@ -84,7 +84,7 @@ var helps = map[string]string{
 	"log.hash_secret": "secret for hashing logged keys; if empty, random at each start",
 
 	"events":                    "events for operators: log lines and webhooks",
-	"events.log":                "log each event once, at the instance that tells it",
+	"events.log":                "log each event once, at the instance that reports it",
 	"events.webhook":            "URL that receives events as signed webhooks",
 	"events.webhook_secret":     "secret that signs webhooks: whsec_ and 24 to 64 bytes in base64",
 	"events.webhook_old_secret": "second secret that signs webhooks while the secret is being changed",
@@ -173,7 +173,7 @@ var helps = map[string]string{
 	"policies.NAME.ban.for":          "duration of the first ban; each further ban takes twice as long",
 	"policies.NAME.ban.max":          "maximum duration of a ban",
 	"policies.NAME.ban.forget":       "time after which one ban of a key is forgotten",
-	"policies.NAME.warn_at":          "share of a limit from which the event limit.near is told; 0%: never",
+	"policies.NAME.warn_at":          "share of a limit from which the event limit.near is reported; 0%: never",
 	"policies.NAME.overrides":        "limits for key:NAME, pattern:acme-* or network:10.0.0.0/8; they replace limits",
 
 	"routes":                 "routes of HTTP requests: the first match applies; unmatched requests are allowed",

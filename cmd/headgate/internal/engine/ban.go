@@ -305,8 +305,8 @@ func foldBan(d, ban *headgate.Decision) {
 	}
 }
 
-// Ban returns the bans of the policy of the limit with index i in Rules, or nil. banned is
-// true if the key is banned already. The denials of a banned key do not count.
+// Ban returns the bans of the policy of the limit with index i in Rules, or nil. banned
+// is true if the key is banned already. The denials of a banned key do not count.
 func (e *Event) Ban(i int) (rules *BanRules, banned bool) {
 	return banOf(e.answer.enforced.rules[i], &e.answer.enforced.Decisions[i])
 }

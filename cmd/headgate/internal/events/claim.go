@@ -22,7 +22,8 @@ type subject struct {
 // claim is an event that this instance has noticed.
 type claim struct {
 	subject
-	// until is the time, in ns since the start, until which the event is not noticed again.
+	// until is the time, in ns since the start, until which the event is not noticed
+	// again.
 	until     atomic.Int64
 	remaining int64
 	capacity  int64
@@ -34,12 +35,12 @@ var processStart = time.Now()
 
 func sinceStart() int64 { return int64(time.Since(processStart)) }
 
-// claimTimeout is the maximum time for which a claim is repeated. Until then, the event is
-// not noticed again.
+// claimTimeout is the maximum time for which a claim is repeated. Until then, the event
+// is not noticed again.
 const claimTimeout = 10 * time.Second
 
 // notice queues the claim of an event, unless it is known to be claimed.
-func (t *Teller) notice(kind string, r *engine.Rule, d *headgate.Decision, key string, shadow bool) {
+func (t *Reporter) notice(kind string, r *engine.Rule, d *headgate.Decision, key string, shadow bool) {
 	s := subject{kind, r, key}
 	at := sinceStart()
 	known, ok := t.remembered.Get(s)
@@ -60,7 +61,7 @@ func (t *Teller) notice(kind string, r *engine.Rule, d *headgate.Decision, key s
 }
 
 // queue queues a claim, or drops it.
-func (t *Teller) queue(c *claim) bool {
+func (t *Reporter) queue(c *claim) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -76,8 +77,8 @@ func (t *Teller) queue(c *claim) bool {
 	}
 }
 
-// claimAll claims events until the teller is closed.
-func (t *Teller) claimAll() {
+// claimAll claims events until the reporter is closed.
+func (t *Reporter) claimAll() {
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -88,8 +89,8 @@ func (t *Teller) claimAll() {
 	}
 }
 
-// claim claims an event, and tells it if no other instance has claimed it.
-func (t *Teller) claim(c *claim) {
+// claim claims an event, and reports it if no other instance has claimed it.
+func (t *Reporter) claim(c *claim) {
 	won, ends, err := t.tryClaim(c)
 	known, ok := t.remembered.Get(c.subject)
 	if err != nil {
@@ -116,7 +117,7 @@ func (t *Teller) claim(c *claim) {
 	if c.kind == NearLimit {
 		e.Data.Warn = c.rule.WarnAt().String()
 	}
-	t.tell(e)
+	t.report(e)
 }
 
 // The TTL of the hold of a claim is longer than the time for which it is repeated.
@@ -124,7 +125,7 @@ const claimTTL = 2 * claimTimeout
 
 // tryClaim opens a hold of the only unit in the window. It repeats the call with the same
 // id while the store fails. ends is the time until the end of the window.
-func (t *Teller) tryClaim(c *claim) (won bool, ends time.Duration, err error) {
+func (t *Reporter) tryClaim(c *claim) (won bool, ends time.Duration, err error) {
 	bound, err := t.window(c)
 	if err != nil {
 		return false, 0, err
@@ -153,7 +154,7 @@ type windowKey struct {
 }
 
 // window returns the limit of one event in the window of a rule.
-func (t *Teller) window(c *claim) (headgate.Bound, error) {
+func (t *Reporter) window(c *claim) (headgate.Bound, error) {
 	k := windowKey{c.kind, c.rule}
 	if b, ok := t.windows.Get(k); ok {
 		return b, nil

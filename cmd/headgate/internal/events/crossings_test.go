@@ -33,8 +33,8 @@ const processes = 8
 // task is what a child process does: one take of each key that it shares with three other
 // processes, so that the last of the four passes the threshold.
 type task struct {
-	Redis, Told, Progress string
-	Process, Keys         int
+	Redis, Reported, Progress string
+	Process, Keys             int
 }
 
 // takes reports whether the process takes a unit of a key.
@@ -43,11 +43,11 @@ func (k *task) takes(key int) bool { return (key-k.Process+processes)%processes 
 // run takes the units in order, and records its progress after each. A process that is
 // started again repeats the take in which it was killed.
 func (k *task) run(t *testing.T) {
-	told, err := os.OpenFile(k.Told, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	reported, err := os.OpenFile(k.Reported, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer told.Close()
+	defer reported.Close()
 	progress, err := os.OpenFile(k.Progress, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +58,12 @@ func (k *task) run(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	teller := events.New(&events.Options{
-		Store: store, Log: slog.New(slog.NewJSONHandler(told, nil)), LogEvents: true, Keys: events.PlainKeys,
+	reporter := events.New(&events.Options{
+		Store: store, Log: slog.New(slog.NewJSONHandler(reported, nil)), LogEvents: true, Keys: events.PlainKeys,
 		Hash: func(_, key string) string { return key },
 	})
-	defer teller.Close(context.Background())
-	e := newEngine(t, store, "5/366d", engine.PolicyOptions{}).WithObserver(observer{teller, nil}, 0)
+	defer reporter.Close(context.Background())
+	e := newEngine(t, store, "5/366d", engine.PolicyOptions{}).WithObserver(observer{reporter, nil}, 0)
 	var a engine.Answer
 	for next := k.next(t); next < k.Keys; next++ {
 		if k.takes(next) {
@@ -71,7 +71,7 @@ func (k *task) run(t *testing.T) {
 			if err := e.Decide(t.Context(), headgate.Take, check, &a); err != nil {
 				t.Fatal(err)
 			}
-			if err := teller.Flush(t.Context()); err != nil {
+			if err := reporter.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -110,9 +110,9 @@ func (k *task) start(t *testing.T) *exec.Cmd {
 	return child
 }
 
-// Eight processes pass a threshold of many keys, and are killed at random times. No event
-// is told twice, and none is lost except for a key whose take was the last of a killed
-// process.
+// Eight processes pass a threshold of many keys, and are killed at random times. No
+// event is reported twice, and none is lost except for a key whose take was the last of
+// a killed process.
 func TestEventsOfKilledProcesses(t *testing.T) {
 	if text, ok := os.LookupEnv(processVariable); ok {
 		var k task
@@ -133,7 +133,7 @@ func TestEventsOfKilledProcesses(t *testing.T) {
 	server, folder, begin := testserver.Redis(t), t.TempDir(), time.Now()
 	tasks, children := make([]*task, processes), make([]*exec.Cmd, processes)
 	for i := range tasks {
-		tasks[i] = &task{server.Addr(), filepath.Join(folder, "told"), filepath.Join(folder, fmt.Sprint("progress", i)), i, keys}
+		tasks[i] = &task{server.Addr(), filepath.Join(folder, "reported"), filepath.Join(folder, fmt.Sprint("progress", i)), i, keys}
 		children[i] = tasks[i].start(t)
 	}
 	inFlight := make(map[int]bool) // keys of the last calls of killed processes
@@ -153,24 +153,24 @@ func TestEventsOfKilledProcesses(t *testing.T) {
 			t.Fatalf("process %d: %v", i, err)
 		}
 	}
-	told := toldKeys(t, tasks[0].Told)
+	reported := reportedKeys(t, tasks[0].Reported)
 	lost := 0
 	for key := range keys {
-		switch n := told[fmt.Sprint(key)]; {
+		switch n := reported[fmt.Sprint(key)]; {
 		case n > 1:
-			t.Errorf("the event of key %d was told %d times", key, n)
+			t.Errorf("the event of key %d was reported %d times", key, n)
 		case n == 0 && !inFlight[key]:
 			t.Errorf("the event of key %d was lost", key)
 		case n == 0:
 			lost++
 		}
 	}
-	t.Logf("%d keys passed the threshold in %d processes, %d kills: %d events told once, %d lost in last calls, in %v",
-		keys, processes, kills, len(told), lost, time.Since(begin).Round(time.Millisecond))
+	t.Logf("%d keys passed the threshold in %d processes, %d kills: %d events reported once, %d lost in last calls, in %v",
+		keys, processes, kills, len(reported), lost, time.Since(begin).Round(time.Millisecond))
 }
 
-// toldKeys returns how often each event was told.
-func toldKeys(t *testing.T, path string) map[string]int {
+// reportedKeys returns how often each event was reported.
+func reportedKeys(t *testing.T, path string) map[string]int {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {

@@ -23,7 +23,7 @@ type Event struct {
 
 // Data are the details of an event. A field that does not apply is absent.
 type Data struct {
-	Instance string `json:"instance"`          // host name of the instance that tells
+	Instance string `json:"instance"`          // host name of the instance that reports
 	Policy   string `json:"policy,omitempty"`  // name of the policy
 	Limit    string `json:"limit,omitempty"`   // text of the limit
 	Key      string `json:"key,omitempty"`     // key or its hash; see [Options.Keys]

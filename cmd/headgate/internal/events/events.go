@@ -1,14 +1,14 @@
-// Package events tells an operator, once, what happens to keys and to the store: in log
+// Package events reports an operator, once, what happens to keys and to the store: in log
 // lines, and in webhooks that are signed as Standard Webhooks specifies
 // (standardwebhooks.com). It observes the requests of the APIs, and no request waits for
 // it.
 //
-// Every instance notices that a key is near a limit, or was denied, in its own decisions.
-// It then claims the event at the store: it opens a hold of the only unit in a window of
-// the limit's period. Whoever gets the unit tells. An instance remembers what was claimed,
-// so that it makes one claim for each key, limit, type and window. A claim whose reply was
-// lost is repeated with the same id. The store's failures themselves are told by each
-// instance.
+// Every instance notices that a key is near a limit, or was denied, in its own
+// decisions. It then claims the event at the store: it opens a hold of the only unit in
+// a window of the limit's period. The instance that gets the unit reports. An instance
+// remembers what was claimed, so that it makes one claim for each key, limit, type and
+// window. A claim whose reply was lost is repeated with the same id. The store's
+// failures themselves are reported by each instance.
 package events
 
 import (
@@ -41,11 +41,11 @@ const (
 type Options struct {
 	Store headgate.HoldStore // store in which events are claimed; required
 	Log   *slog.Logger       // required
-	// LogEvents makes each event that this instance tells a line of the log.
+	// LogEvents makes each event that this instance reports a line of the log.
 	LogEvents bool
 	// Webhook is where events are sent; nil means nowhere.
 	Webhook *Webhook
-	// Keys is how keys are told; empty means [HashKeys].
+	// Keys is how keys are reported; empty means [HashKeys].
 	Keys Keys
 	// Hash returns the hash of a key of a policy; required.
 	Hash func(policy, key string) string
@@ -61,11 +61,11 @@ type Options struct {
 
 // Stats are counts since the start.
 type Stats struct {
-	Told    map[string]uint64 // events that this instance has told, by type
-	Dropped uint64            // events that were dropped, because a queue was full or the store failed
-	Sent    uint64            // webhooks that were accepted
-	Failed  uint64            // webhooks that were given up after all attempts
-	Retries uint64            // attempts after the first
+	Reported map[string]uint64 // events that this instance has reported, by type
+	Dropped  uint64            // events that were dropped, because a queue was full or the store failed
+	Sent     uint64            // webhooks that were accepted
+	Failed   uint64            // webhooks that were given up after all attempts
+	Retries  uint64            // attempts after the first
 }
 
 const (
@@ -76,9 +76,9 @@ const (
 	senders         = 4
 )
 
-// Teller notices events, claims them and tells them. It is created with [New] and may be
-// used concurrently.
-type Teller struct {
+// Reporter notices events, claims them and reports them. It is created with [New] and
+// may be used concurrently.
+type Reporter struct {
 	opts       Options
 	remembered *memo.Map[subject, *claim]
 	windows    *memo.Map[windowKey, headgate.Bound]
@@ -88,21 +88,21 @@ type Teller struct {
 	cancel     context.CancelFunc
 	workers    sync.WaitGroup
 
-	mu      sync.Mutex
-	told    map[string]uint64
-	busy    int             // number of claims and messages that are not done
-	waiting []chan struct{} // closed when busy is 0
-	closed  bool            // no further event is accepted
-	ended   bool            // the workers have ended
+	mu       sync.Mutex
+	reported map[string]uint64
+	busy     int             // number of claims and messages that are not done
+	waiting  []chan struct{} // closed when busy is 0
+	closed   bool            // no further event is accepted
+	ended    bool            // the workers have ended
 
 	dropped, sent, failed, retries atomic.Uint64
 }
 
-// New starts a teller. Close it after use.
-func New(opts *Options) *Teller {
-	t := &Teller{
+// New starts a reporter. Close it after use.
+func New(opts *Options) *Reporter {
+	t := &Reporter{
 		opts: *opts, remembered: memo.New[subject, *claim](maxRemembered), windows: memo.New[windowKey, headgate.Bound](4096),
-		told: make(map[string]uint64),
+		reported: make(map[string]uint64),
 	}
 	t.opts.Interval, t.opts.Queue = cmp.Or(opts.Interval, defaultInterval), cmp.Or(opts.Queue, defaultQueue)
 	t.opts.Keys = cmp.Or(opts.Keys, HashKeys)
@@ -122,9 +122,9 @@ func New(opts *Options) *Teller {
 	return t
 }
 
-// Close waits until ctx ends for the events that are queued, and ends the teller. Events
-// that were not told are dropped and counted.
-func (t *Teller) Close(ctx context.Context) {
+// Close waits until ctx ends for the events that are queued, and ends the reporter.
+// Events that were not reported are dropped and counted.
+func (t *Reporter) Close(ctx context.Context) {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
@@ -140,9 +140,9 @@ func (t *Teller) Close(ctx context.Context) {
 	}
 }
 
-// Flush waits until the events that are queued have been told, or ctx ends. It is for
+// Flush waits until the events that are queued have been reported, or ctx ends. It is for
 // programs that must not end before.
-func (t *Teller) Flush(ctx context.Context) error {
+func (t *Reporter) Flush(ctx context.Context) error {
 	idle := make(chan struct{})
 	t.mu.Lock()
 	if t.busy == 0 {
@@ -160,13 +160,13 @@ func (t *Teller) Flush(ctx context.Context) error {
 }
 
 // done ends an event.
-func (t *Teller) done() {
+func (t *Reporter) done() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.doneLocked()
 }
 
-func (t *Teller) doneLocked() {
+func (t *Reporter) doneLocked() {
 	if t.busy--; t.busy > 0 {
 		return
 	}
@@ -176,20 +176,20 @@ func (t *Teller) doneLocked() {
 	t.waiting = nil
 }
 
-// drop ends an event that is not told.
-func (t *Teller) drop() {
+// drop ends an event that is not reported.
+func (t *Reporter) drop() {
 	t.dropped.Add(1)
 	t.done()
 }
 
-// tell logs an event and queues its webhook.
-func (t *Teller) tell(e *Event) {
+// report logs an event and queues its webhook.
+func (t *Reporter) report(e *Event) {
 	if t.opts.LogEvents {
 		t.log(e)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.told[e.Type]++
+	t.reported[e.Type]++
 	switch {
 	case t.opts.Webhook == nil:
 	case t.ended:
@@ -205,8 +205,8 @@ func (t *Teller) tell(e *Event) {
 	t.doneLocked()
 }
 
-// begin adds an event that is not done, unless the teller is closed.
-func (t *Teller) begin() bool {
+// begin adds an event that is not done, unless the reporter is closed.
+func (t *Reporter) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.closed {
@@ -216,7 +216,7 @@ func (t *Teller) begin() bool {
 }
 
 // log logs an event.
-func (t *Teller) log(e *Event) {
+func (t *Reporter) log(e *Event) {
 	d := &e.Data
 	switch e.Type {
 	case NearLimit:
@@ -227,7 +227,7 @@ func (t *Teller) log(e *Event) {
 }
 
 // keyText returns a key as webhooks contain it.
-func (t *Teller) keyText(policy, key string) string {
+func (t *Reporter) keyText(policy, key string) string {
 	switch t.opts.Keys {
 	case PlainKeys:
 		return key
@@ -239,35 +239,35 @@ func (t *Teller) keyText(policy, key string) string {
 }
 
 // Stats returns the counts since the start.
-func (t *Teller) Stats() Stats {
+func (t *Reporter) Stats() Stats {
 	s := Stats{Dropped: t.dropped.Load(), Sent: t.sent.Load(), Failed: t.failed.Load(), Retries: t.retries.Load()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s.Told = maps.Clone(t.told)
+	s.Reported = maps.Clone(t.reported)
 	return s
 }
 
-// ObserveStore tells that the store, or one of its nodes, has become unavailable or has
-// recovered. Each instance tells it, because the store cannot decide who does.
-func (t *Teller) ObserveStore(e headgate.StoreEvent) {
+// ObserveStore reports that the store, or one of its nodes, has become unavailable or has
+// recovered. Each instance reports it, because the store cannot decide who does.
+func (t *Reporter) ObserveStore(e headgate.StoreEvent) {
 	if !t.begin() {
 		return
 	}
-	told := &Event{Type: StoreRecovered, Time: now(), Data: Data{Instance: t.opts.Instance, Node: e.Node}}
+	reported := &Event{Type: StoreRecovered, Time: now(), Data: Data{Instance: t.opts.Instance, Node: e.Node}}
 	if e.Unavailable {
-		told.Type, told.Data.Reason = StoreUnavailable, e.Reason.String()
+		reported.Type, reported.Data.Reason = StoreUnavailable, e.Reason.String()
 	}
-	t.tell(told)
+	t.report(reported)
 }
 
-// Begun tells a ban, which this instance alone has begun.
-func (t *Teller) Begun(b bans.Ban) {
+// Begun reports a ban, which this instance alone has begun.
+func (t *Reporter) Begun(b bans.Ban) {
 	if !t.begin() {
 		return
 	}
 	at := now()
 	ends := at.Add(b.For)
-	t.tell(&Event{Type: Banned, Time: at, Data: Data{
+	t.report(&Event{Type: Banned, Time: at, Data: Data{
 		Instance: t.opts.Instance, Policy: b.Policy, Key: t.keyText(b.Policy, b.Key), Ends: &ends, Ban: b.Level, Shadow: b.Shadow,
 	}})
 }
@@ -276,7 +276,7 @@ func (t *Teller) Begun(b bans.Ban) {
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
 // Observe notices the events of a request. It is for an [engine.Observer].
-func (t *Teller) Observe(e *engine.Event) {
+func (t *Reporter) Observe(e *engine.Event) {
 	if e.Err != nil || e.Operation != engine.Take && e.Operation != engine.Hold && e.Operation != engine.TakeUpTo {
 		return
 	}

@@ -105,20 +105,20 @@ func (r *receiver) types(key string) string {
 
 // observer is the observer of an engine's view.
 type observer struct {
-	*events.Teller
+	*events.Reporter
 	bans *bans.Watcher
 }
 
 func (observer) Begin() int64 { return 1 }
 
 func (o observer) Observe(e *engine.Event) {
-	o.Teller.Observe(e)
+	o.Reporter.Observe(e)
 	if o.bans != nil {
 		o.bans.Observe(e)
 	}
 }
 
-func newTeller(t *testing.T, store headgate.HoldStore, opts events.Options, hook *events.WebhookOptions) (*events.Teller, *testserver.Log) {
+func newReporter(t *testing.T, store headgate.HoldStore, opts events.Options, hook *events.WebhookOptions) (*events.Reporter, *testserver.Log) {
 	t.Helper()
 	log := new(testserver.Log)
 	opts.Store, opts.Log, opts.Instance = store, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})), "test"
@@ -132,13 +132,13 @@ func newTeller(t *testing.T, store headgate.HoldStore, opts events.Options, hook
 			t.Fatal(err)
 		}
 	}
-	teller := events.New(&opts)
+	reporter := events.New(&opts)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		teller.Close(ctx)
+		reporter.Close(ctx)
 	})
-	return teller, log
+	return reporter, log
 }
 
 func newEngine(t *testing.T, store headgate.Store, limit string, opts engine.PolicyOptions) *engine.Engine {
@@ -176,20 +176,20 @@ func eventually(t *testing.T, what string, holds func() bool) {
 
 // A key that passes the threshold and is then denied at three instances has one event of
 // each type.
-func TestEventsAreToldOnce(t *testing.T) {
+func TestEventsAreReportedOnce(t *testing.T) {
 	t.Parallel()
 	server, r := testserver.Redis(t), newReceiver(t)
 	var views []*engine.Engine
-	var tellers []*events.Teller
+	var reporters []*events.Reporter
 	for range 3 {
 		store, err := redisstore.Open("redis://"+server.Addr(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		teller, _ := newTeller(t, store, events.Options{Keys: events.PlainKeys}, &events.WebhookOptions{URL: r.url})
-		tellers = append(tellers, teller)
-		views = append(views, newEngine(t, store, "10/366d", engine.PolicyOptions{}).WithObserver(observer{teller, nil}, 0))
+		reporter, _ := newReporter(t, store, events.Options{Keys: events.PlainKeys}, &events.WebhookOptions{URL: r.url})
+		reporters = append(reporters, reporter)
+		views = append(views, newEngine(t, store, "10/366d", engine.PolicyOptions{}).WithObserver(observer{reporter, nil}, 0))
 	}
 	take(t, views[0], "quiet", 7)
 	take(t, views[1], "near", 8)
@@ -199,8 +199,8 @@ func TestEventsAreToldOnce(t *testing.T) {
 			take(t, e, "busy", 4)
 		}
 	}
-	for _, teller := range tellers {
-		if err := teller.Flush(t.Context()); err != nil {
+	for _, reporter := range reporters {
+		if err := reporter.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,16 +212,16 @@ func TestEventsAreToldOnce(t *testing.T) {
 	if r.err != "" {
 		t.Error(r.err)
 	}
-	told := uint64(0)
-	for _, teller := range tellers {
-		s := teller.Stats()
-		told += s.Told[events.NearLimit] + s.Told[events.Exhausted]
+	reported := uint64(0)
+	for _, reporter := range reporters {
+		s := reporter.Stats()
+		reported += s.Reported[events.NearLimit] + s.Reported[events.Exhausted]
 		if s.Dropped+s.Failed != 0 {
 			t.Errorf("got %+v want nothing dropped", s)
 		}
 	}
-	if told != 3 {
-		t.Errorf("got %d told want 3", told)
+	if reported != 3 {
+		t.Errorf("got %d reported want 3", reported)
 	}
 	for _, e := range r.received() {
 		if e.Type == events.NearLimit && (e.Data.Warn != "80%" || e.Data.Limit != "10/52w2d" && e.Data.Limit != "10/366d" || e.Data.Capacity != 10 || *e.Data.Remaining > 2 || e.Data.Policy != "p" || e.Data.Instance != "test" || e.Data.Ends == nil) {
@@ -235,21 +235,21 @@ func TestEventsAreToldOnce(t *testing.T) {
 func TestEventsOfEveryType(t *testing.T) {
 	t.Parallel()
 	r, store := newReceiver(t), memstore.New(nil)
-	teller, log := newTeller(t, store, events.Options{LogEvents: true}, &events.WebhookOptions{URL: r.url})
-	watcher := bans.New(&bans.Options{Log: slog.New(slog.DiscardHandler), Hash: func(_, _ string) string { return "" }, Begun: teller.Begun})
+	reporter, log := newReporter(t, store, events.Options{LogEvents: true}, &events.WebhookOptions{URL: r.url})
+	watcher := bans.New(&bans.Options{Log: slog.New(slog.DiscardHandler), Hash: func(_, _ string) string { return "" }, Begun: reporter.Begun})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); watcher.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	ban := engine.Ban{After: 3, Within: time.Minute, For: time.Hour}
-	e := newEngine(t, store, "5/366d", engine.PolicyOptions{Ban: ban}).WithObserver(observer{teller, watcher}, 0)
+	e := newEngine(t, store, "5/366d", engine.PolicyOptions{Ban: ban}).WithObserver(observer{reporter, watcher}, 0)
 	take(t, e, "secret", 8)
-	eventually(t, "the ban is told", func() bool { return strings.Contains(r.types("h:p:6"), events.Banned) })
-	shadow := newEngine(t, store, "5/365d", engine.PolicyOptions{Shadow: engine.All}).WithObserver(observer{teller, nil}, 0)
+	eventually(t, "the ban is reported", func() bool { return strings.Contains(r.types("h:p:6"), events.Banned) })
+	shadow := newEngine(t, store, "5/365d", engine.PolicyOptions{Shadow: engine.All}).WithObserver(observer{reporter, nil}, 0)
 	take(t, shadow, "shadowed", 7)
-	teller.ObserveStore(headgate.StoreEvent{Node: "a:1", Unavailable: true, Reason: headgate.ReasonTimedOut})
-	teller.ObserveStore(headgate.StoreEvent{Node: "a:1"})
-	if err := teller.Flush(t.Context()); err != nil {
+	reporter.ObserveStore(headgate.StoreEvent{Node: "a:1", Unavailable: true, Reason: headgate.ReasonTimedOut})
+	reporter.ObserveStore(headgate.StoreEvent{Node: "a:1"})
+	if err := reporter.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
@@ -278,26 +278,26 @@ func TestWebhookRetries(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	r.answer(2, 0)
-	teller, log := newTeller(t, memstore.New(nil), events.Options{}, &events.WebhookOptions{URL: r.url + "/token", Attempts: 3, FirstPause: time.Millisecond})
-	tell := func() {
+	reporter, log := newReporter(t, memstore.New(nil), events.Options{}, &events.WebhookOptions{URL: r.url + "/token", Attempts: 3, FirstPause: time.Millisecond})
+	report := func() {
 		t.Helper()
-		teller.ObserveStore(headgate.StoreEvent{Unavailable: true})
-		if err := teller.Flush(t.Context()); err != nil {
+		reporter.ObserveStore(headgate.StoreEvent{Unavailable: true})
+		if err := reporter.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	tell()
+	report()
 	if len(r.ids) != 3 || r.ids[0] != r.ids[2] || len(r.received()) != 1 {
 		t.Errorf("got the ids %v and %d events want the same id 3 times", r.ids, len(r.received()))
 	}
 	r.answer(3, 0)
-	tell()
-	if s := teller.Stats(); s.Sent != 1 || s.Failed != 1 || s.Retries != 4 {
+	report()
+	if s := reporter.Stats(); s.Sent != 1 || s.Failed != 1 || s.Retries != 4 {
 		t.Errorf("got %+v want 1 sent, 1 failed, 4 retries", s)
 	}
 	r.answer(0, http.StatusGone)
-	tell()
-	if s := teller.Stats(); s.Failed != 2 || s.Retries != 4 {
+	report()
+	if s := reporter.Stats(); s.Failed != 2 || s.Retries != 4 {
 		t.Errorf("after 410: got %+v want 2 failed and no retry", s)
 	}
 	if text := log.String(); !strings.Contains(text, "webhook failed") || strings.Contains(text, "token") {
@@ -313,15 +313,15 @@ func TestQueueIsBounded(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	store := memstore.New(nil)
-	teller, _ := newTeller(t, store, events.Options{Queue: 3}, &events.WebhookOptions{URL: server.URL, Attempts: 1})
-	e := newEngine(t, store, "1/366d", engine.PolicyOptions{}).WithObserver(observer{teller, nil}, 0)
+	reporter, _ := newReporter(t, store, events.Options{Queue: 3}, &events.WebhookOptions{URL: server.URL, Attempts: 1})
+	e := newEngine(t, store, "1/366d", engine.PolicyOptions{}).WithObserver(observer{reporter, nil}, 0)
 	for n := range 100 {
 		take(t, e, strconv.Itoa(n), 1)
 	}
-	eventually(t, "events are dropped", func() bool { return teller.Stats().Dropped > 0 })
+	eventually(t, "events are dropped", func() bool { return reporter.Stats().Dropped > 0 })
 }
 
-// A claim that fails is noticed again, and a teller that is closed tells nothing.
+// A claim that fails is noticed again, and a reporter that is closed reports nothing.
 func TestStoreFailureAndClose(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
@@ -332,20 +332,20 @@ func TestStoreFailureAndClose(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	r := newReceiver(t)
-	teller, _ := newTeller(t, store, events.Options{Keys: events.NoKeys}, &events.WebhookOptions{URL: r.url})
-	e := newEngine(t, store, "1/366d", engine.PolicyOptions{}).WithObserver(observer{teller, nil}, 0)
+	reporter, _ := newReporter(t, store, events.Options{Keys: events.NoKeys}, &events.WebhookOptions{URL: r.url})
+	e := newEngine(t, store, "1/366d", engine.PolicyOptions{}).WithObserver(observer{reporter, nil}, 0)
 	proxy.DropRepliesTo(1, "event:")
 	take(t, e, "k", 1)
-	if err := teller.Flush(t.Context()); err != nil {
+	if err := reporter.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.types(""); got != events.NearLimit {
 		t.Errorf("after a lost reply: got events %q want %s", got, events.NearLimit)
 	}
-	teller.Close(t.Context())
+	reporter.Close(t.Context())
 	take(t, e, "l", 2)
-	teller.ObserveStore(headgate.StoreEvent{Unavailable: true})
-	if s := teller.Stats(); s.Told[events.NearLimit] != 1 || s.Told[events.StoreUnavailable] != 0 {
+	reporter.ObserveStore(headgate.StoreEvent{Unavailable: true})
+	if s := reporter.Stats(); s.Reported[events.NearLimit] != 1 || s.Reported[events.StoreUnavailable] != 0 {
 		t.Errorf("after Close: got %+v", s)
 	}
 }

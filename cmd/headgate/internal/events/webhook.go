@@ -188,8 +188,8 @@ func (w *Webhook) send(ctx context.Context, m *message) (gone bool, err error) {
 	return false, nil
 }
 
-// sendAll sends webhooks until the teller is closed.
-func (t *Teller) sendAll() {
+// sendAll sends webhooks until the reporter is closed.
+func (t *Reporter) sendAll() {
 	for {
 		select {
 		case <-t.ctx.Done():
@@ -202,7 +202,7 @@ func (t *Teller) sendAll() {
 }
 
 // send sends a webhook, with pauses between the attempts.
-func (t *Teller) send(m *message) {
+func (t *Reporter) send(m *message) {
 	w := t.opts.Webhook
 	pauses := &backoff.ExponentialBackOff{InitialInterval: w.first, MaxInterval: w.longest, Multiplier: 2, RandomizationFactor: 0.5}
 	pauses.Reset()

@@ -232,6 +232,15 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 	m.Leases(func() metrics.LeaseState {
 		return metrics.LeaseState{Keys: 1, Units: 2, Stranded: 3, Memory: 4, Calls: 5, Failed: 6, Waits: 7}
 	})
+	m.Overrides(func() metrics.OverridesState {
+		return metrics.OverridesState{Entries: 1, Ignored: 2, Revision: 3, Checked: time.UnixMilli(4500), Polls: 5, Failed: 6, Restored: 7}
+	})
+	m.Bans(func() metrics.BanState {
+		return metrics.BanState{Begun: map[string]uint64{"p": 1}, Counted: 2, Dropped: 3, Failed: 4}
+	})
+	m.Events(func() metrics.EventState {
+		return metrics.EventState{Reported: map[string]uint64{"limit.near": 1}, Dropped: 2, Sent: 3, Failed: 4, Retries: 5}
+	})
 	m.XDS(func() metrics.XDSState { return metrics.XDSState{Connected: true, Failures: 7} })
 	m.Draining()
 	return m
@@ -247,6 +256,14 @@ func TestStateMetrics(t *testing.T) {
 		`headgate_envoy_quota_buckets 8`, `headgate_envoy_quota_streams 7`)
 	requireMetrics(t, m, "headgate_lease", `headgate_lease_decisions_total 4`, `headgate_lease_keys 1`, `headgate_lease_store_calls_failed_total 6`,
 		`headgate_lease_store_calls_total 5`, `headgate_lease_stranded_units_total 3`, `headgate_lease_units 2`, `headgate_lease_waits_total 7`)
+	requireMetrics(t, m, "headgate_overrides", `headgate_overrides 1`, `headgate_overrides_checked_timestamp_seconds 4.5`,
+		`headgate_overrides_polls_failed_total 6`, `headgate_overrides_polls_total 5`, `headgate_overrides_restored_total 7`,
+		`headgate_overrides_revision 3`, `headgate_overrides_without_effect 2`)
+	requireMetrics(t, m, "headgate_ban", `headgate_ban_denials_total{result="counted"} 2`, `headgate_ban_denials_total{result="dropped"} 3`,
+		`headgate_ban_denials_total{result="failed"} 4`, `headgate_bans_total{policy="p"} 1`)
+	requireMetrics(t, m, "headgate_events", `headgate_events_dropped_total 2`, `headgate_events_total{type="limit.near"} 1`)
+	requireMetrics(t, m, "headgate_webhook", `headgate_webhook_retries_total 5`, `headgate_webhooks_total{result="failed"} 4`,
+		`headgate_webhooks_total{result="sent"} 3`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
 	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_clock_skew_total{direction="ahead"} 2`,
 		`headgate_store_clock_skew_total{direction="behind"} 1`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,

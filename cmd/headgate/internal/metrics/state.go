@@ -106,17 +106,17 @@ func (m *Metrics) Overrides(state func() OverridesState) {
 
 // EventState has the counts of events.
 type EventState struct {
-	Told    map[string]uint64 // by type
-	Dropped uint64
-	Sent    uint64
-	Failed  uint64
-	Retries uint64
+	Reported map[string]uint64 // by type
+	Dropped  uint64
+	Sent     uint64
+	Failed   uint64
+	Retries  uint64
 }
 
 // Events adds metrics of events. The function state is called at each scrape.
 func (m *Metrics) Events(state func() EventState) {
-	m.add(&told{state})
-	m.counterFunc("events_dropped_total", "Events that were not told, because a queue was full, the store failed or the service ended.",
+	m.add(&reported{state})
+	m.counterFunc("events_dropped_total", "Events that were not reported, because a queue was full, the store failed or the service ended.",
 		func() float64 { return float64(state().Dropped) })
 	for result, count := range map[string]func(EventState) uint64{
 		"sent": func(s EventState) uint64 { return s.Sent }, "failed": func(s EventState) uint64 { return s.Failed },
@@ -129,16 +129,16 @@ func (m *Metrics) Events(state func() EventState) {
 	m.counterFunc("webhook_retries_total", "Attempts to send a webhook after the first.", func() float64 { return float64(state().Retries) })
 }
 
-// told is a Prometheus collector of the events by type.
-type told struct{ state func() EventState }
+// reported is a Prometheus collector of the events by type.
+type reported struct{ state func() EventState }
 
-var toldDesc = prometheus.NewDesc(namespace+"_events_total", "Events that this instance has told, by type.", []string{"type"}, nil)
+var reportedDesc = prometheus.NewDesc(namespace+"_events_total", "Events that this instance has reported, by type.", []string{"type"}, nil)
 
-func (c *told) Describe(to chan<- *prometheus.Desc) { to <- toldDesc }
+func (c *reported) Describe(to chan<- *prometheus.Desc) { to <- reportedDesc }
 
-func (c *told) Collect(to chan<- prometheus.Metric) {
-	for kind, n := range c.state().Told {
-		to <- prometheus.MustNewConstMetric(toldDesc, prometheus.CounterValue, float64(n), kind)
+func (c *reported) Collect(to chan<- prometheus.Metric) {
+	for kind, n := range c.state().Reported {
+		to <- prometheus.MustNewConstMetric(reportedDesc, prometheus.CounterValue, float64(n), kind)
 	}
 }
 

@@ -19,8 +19,8 @@ const documentName = "overrides"
 // not read.
 const formatVersion = 1
 
-// maxPlainBytes bounds the memory for a document that is read: the JSON text of MaxEntries
-// entries with the longest fields is smaller.
+// maxPlainBytes bounds the memory for a document that is read: the JSON text of
+// MaxEntries entries with the longest fields is smaller.
 const maxPlainBytes = 128 << 20
 
 // document is the content of the document: JSON, compressed.

@@ -211,7 +211,8 @@ func TestConcurrentChanges(t *testing.T) {
 }
 
 // While the store is unavailable, the last known entries apply. If it has lost the
-// entries, an instance that knows them saves them again, with those that were set since.
+// entries, an instance that knows them saves them again, with entries that were set
+// since.
 func TestStoreUnavailableAndLost(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)

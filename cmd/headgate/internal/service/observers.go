@@ -29,7 +29,7 @@ type observers struct {
 	outages  *activity.Outages
 	timeline *activity.Timeline
 	bans     *bans.Watcher
-	teller   atomic.Pointer[events.Teller] // nil if no events are configured
+	reporter atomic.Pointer[events.Reporter] // nil if no events are configured
 }
 
 func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
@@ -46,22 +46,22 @@ func newObservers(c *config.Config, version string, log *slog.Logger, droppedLin
 	return o
 }
 
-// begun tells a ban.
+// begun reports a ban.
 func (o *observers) begun(b bans.Ban) {
-	if t := o.teller.Load(); t != nil {
+	if t := o.reporter.Load(); t != nil {
 		t.Begun(b)
 	}
 }
 
-// ObserveStore counts and tells an event of the store.
+// ObserveStore counts and reports an event of the store.
 func (o *observers) ObserveStore(e headgate.StoreEvent) {
 	o.Metrics.ObserveStore(e)
-	if t := o.teller.Load(); t != nil {
+	if t := o.reporter.Load(); t != nil {
 		t.ObserveStore(e)
 	}
 }
 
-// startEvents begins to tell events, if any are configured.
+// startEvents begins to report events, if any are configured.
 func (o *observers) startEvents(c *config.Events, store headgate.Store, log *slog.Logger) error {
 	if !c.Log && c.Webhook == "" {
 		return nil
@@ -81,18 +81,18 @@ func (o *observers) startEvents(c *config.Events, store headgate.Store, log *slo
 			return err
 		}
 	}
-	teller := events.New(opts)
-	o.teller.Store(teller)
-	o.Events(func() metrics.EventState { return metrics.EventState(teller.Stats()) })
+	reporter := events.New(opts)
+	o.reporter.Store(reporter)
+	o.Events(func() metrics.EventState { return metrics.EventState(reporter.Stats()) })
 	return nil
 }
 
-// eventsFlushTime is how long endEvents waits for the events that are not told.
+// eventsFlushTime is how long endEvents waits for the events that are not reported.
 const eventsFlushTime = 2 * time.Second
 
-// endEvents tells the queued events, for at most eventsFlushTime.
+// endEvents reports the queued events, for at most eventsFlushTime.
 func (o *observers) endEvents() {
-	if t := o.teller.Swap(nil); t != nil {
+	if t := o.reporter.Swap(nil); t != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), eventsFlushTime)
 		defer cancel()
 		t.Close(ctx)
@@ -115,7 +115,7 @@ type apiObserver struct {
 func (a *apiObserver) Observe(e *engine.Event) {
 	a.Recorder.Observe(e)
 	a.all.bans.Observe(e)
-	if t := a.all.teller.Load(); t != nil {
+	if t := a.all.reporter.Load(); t != nil {
 		t.Observe(e)
 	}
 }
