@@ -10,11 +10,11 @@ export function svg(name, attributes = {}) {
   return element;
 }
 
-// nice is the smallest of 1, 2 or 5 times a power of ten that is not below n.
+// nice is a round number that is not below n.
 export function nice(n) {
   if (!(n > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(n));
-  return [1, 2, 5, 10].find((k) => k * power >= n * 0.9999) * power;
+  return [1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10].find((k) => k * power >= n * 0.9999) * power;
 }
 
 // steps is a path with a horizontal line for each value, from x0 on.
@@ -172,21 +172,21 @@ function set(element, attributes) {
   }
 }
 
-// spark draws a small chart without axes: each list of values is a line with the class at the same place. The first is
+// spark draws a small chart without axes: each list of values is a line with the class at the same place, and the first is
 // filled. top is the value at the upper edge, by default the largest one.
 export function spark(element, lists, classes, { columns = 60, top = 0 } = {}) {
   const shortened = lists.map((values) => shorten(values, columns));
   const most = top || Math.max(1e-9, ...shortened.flat());
-  while (element.children.length < lists.length) element.append(svg('path'));
   setViewBox(element, columns);
+  while (element.children.length <= lists.length) element.append(svg('path'));
+  const draw = (path, d, name) => set(path, { d, class: name });
   shortened.forEach((values, i) => {
-    const path = element.children[i];
     const x = (k) => (k / Math.max(values.length, 1)) * columns;
-    const y = (value) => 20 - (Math.min(value / most, 1)) * 18.5;
-    const line = values.some((value) => value > 0) ? steps(values, x, y, 'M') : `M0 20H${columns}`;
-    const d = i === 0 ? `${line}V20H0Z` : line;
-    if (path.getAttribute('d') !== d) path.setAttribute('d', d);
-    if (path.getAttribute('class') !== classes[i]) path.setAttribute('class', classes[i]);
+    const y = (value) => 20 - Math.min(value / most, 1) * 18.5;
+    const some = values.some((value) => value > 0);
+    const line = some ? steps(values, x, y, 'M') : `M0 20H${columns}`;
+    if (i === 0) draw(element.children[0], some ? `${line}V20H0Z` : '', `${classes[0]} filled`);
+    draw(element.children[i + 1], some || i === 0 ? line : '', classes[i]);
   });
 }
 
