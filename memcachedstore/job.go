@@ -22,6 +22,7 @@ type job struct {
 	multi  *multiKey  // set for a request on several keys
 	holds  *holdRequest
 	lease  *leaseRequest
+	list   *listRequest
 }
 
 // The stages of a job. A job starts in jobWaiting. A round that will write for the job
@@ -71,6 +72,8 @@ func (j *job) apply(cells []*cell, clock int64) {
 		j.holds.apply(cells, t)
 	case j.lease != nil:
 		j.lease.apply(cells[0], t)
+	case j.list != nil:
+		j.list.apply(cells[0], t)
 	case j.single.bound.log != nil:
 		j.single.applyLog(cells[0], t)
 	default:

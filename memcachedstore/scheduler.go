@@ -75,6 +75,8 @@ func (s *Store) newGroup(j *job, keys []digest) *group {
 		g.logs[0] = j.single.bound.log != nil
 	case j.lease != nil:
 		g.logs[0] = j.lease.bound.log != nil
+	case j.list != nil:
+		g.logs[0] = j.list.bound.log != nil
 	case j.holds != nil:
 		for i := range j.holds.ops {
 			g.logs[j.holds.ops[i].cell] = j.holds.ops[i].bound.log != nil

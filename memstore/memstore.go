@@ -123,6 +123,7 @@ type Store struct {
 	overflowMu sync.Mutex // locked before the mutexes of several shards of overflow
 	logs       logRegion
 	holds      holdRegion
+	documents  documents
 	overflowed atomic.Uint64 // number of decisions made on an overflow bucket or log
 	closed     atomic.Bool
 }

@@ -23,7 +23,7 @@ var (
 	logSeed  = flag.Uint64("log-seed", 1, "seed of these operations")
 )
 
-// editedClient replaces parts of the script's text.
+// editedClient replaces the script of decisions.
 type editedClient struct {
 	Client
 	text, sha string
@@ -32,8 +32,9 @@ type editedClient struct {
 func (c editedClient) Run(ctx context.Context, calls []Call, replies []Reply) {
 	edited := make([]Call, len(calls))
 	for i, call := range calls {
-		call.Script, call.SHA = c.text, c.sha
-		edited[i] = call
+		if edited[i] = call; call.SHA == decideScript.sha {
+			edited[i].Script, edited[i].SHA = c.text, c.sha
+		}
 	}
 	c.Client.Run(ctx, edited, replies)
 }

@@ -38,6 +38,9 @@ var commitLua string
 //go:embed guide.lua
 var guideLua string
 
+//go:embed document.lua
+var documentLua string
+
 // script is the text of a script and its SHA-1. A server that has cached the script
 // executes it by its SHA-1.
 type script struct{ text, sha string }

@@ -18,6 +18,7 @@ func holdChecks() []check {
 		{name: "repeated capped hold", rule: "a repeated request of a capped hold is recognized by its costs, also under a changed limit", perAlgorithm: checkCappedHolds},
 		{name: "hold of one key under several limits", rule: "a hold of one key under several limits is an error and charges nothing", perAlgorithm: checkHoldOfVariants},
 		{name: "records of ended holds", rule: "a key keeps as many ended holds as it may have open ones, those with the latest deadlines", perAlgorithm: checkEndedHolds},
+		{name: "lists of holds", rule: "a list has the open holds and leases of a key with units and deadlines, in the order in which they were opened", perAlgorithm: checkHoldLists},
 		{name: "hold errors", rule: "a hold that cannot be opened or ended is a typed error, and nothing is charged", perAlgorithm: checkHoldErrors},
 	}
 }

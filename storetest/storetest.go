@@ -133,7 +133,7 @@ type check struct {
 }
 
 func checks() []check {
-	return slices.Concat(modelChecks(), ruleChecks(), keyChecks(), multiChecks(), reservationChecks(), holdChecks(), leaseChecks(), slotChecks(), concurrencyChecks(), ttlChecks(), lifecycleChecks())
+	return slices.Concat(modelChecks(), ruleChecks(), keyChecks(), multiChecks(), reservationChecks(), holdChecks(), leaseChecks(), slotChecks(), concurrencyChecks(), ttlChecks(), lifecycleChecks(), documentChecks())
 }
 
 // run tests the rule of c on the given store. It returns a summary, or an error that

@@ -71,6 +71,7 @@ const (
 	holdsLeak              fault = "a commit refunds nothing"
 	slotsAreCounted        fault = "slots are a counter that holds increase and commits decrease"
 	leasesRefill           fault = "a lease is a take, whose units refill before it ends"
+	listsKeepEnded         fault = "a list of holds contains those that have ended"
 )
 
 // caughtBy lists the checks that must fail for each fault. Others may fail, too.
@@ -133,6 +134,7 @@ var caughtBy = map[fault][]string{
 	holdsRefund:            {"holds equal model", "hold errors", "repeated hold with another request", "repeated capped hold", "hold of one key under several limits", "records of ended holds", "several holds in one call"},
 	holdsLeak:              {"holds equal model", "atomic holds", "atomic slots"},
 	slotsAreCounted:        {"slots equal model", "slot errors", "slots are released", "extend many holds in one call", "hold of slots and a rate"},
+	listsKeepEnded:         {"lists of holds"},
 	leasesRefill:           {"leases equal model", "lease bound", "lease errors"},
 }
 
@@ -210,6 +212,8 @@ func runCheck(name string, f fault) error {
 		case leasesRefill:
 			holds := &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
 			return &naiveLeases{naiveHolds: holds, ends: make(map[headgate.HoldID]headgate.Instant)}
+		case listsKeepEnded:
+			return &naiveLists{naiveHolds: &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}}
 		case holdsRefund, holdsLeak, slotsAreCounted:
 			return &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
 		}

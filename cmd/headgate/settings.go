@@ -32,7 +32,7 @@ var settingGroups = []struct{ heading, common, rare string }{
 			"envoy.header_reset envoy.near_limit envoy.json_503 envoy.response_ms",
 	},
 	{"Admin and metrics", "admin.addr admin.token metrics.addr", "admin.keys"},
-	{"Store", "store on_store_error instances store_budget", ""},
+	{"Store", "store on_store_error instances store_budget", "overrides_poll"},
 	{
 		"Request limits", "max_key_bytes max_checks max_extend_checks max_body_bytes",
 		"max_header_bytes header_timeout read_timeout write_timeout idle_timeout",

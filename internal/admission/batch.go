@@ -5,6 +5,7 @@ package admission
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -41,6 +42,14 @@ func (b *Batch) Add(bound headgate.Bound, queues bool, key string, cost int64) {
 	b.Decisions = append(b.Decisions, headgate.Decision{})
 	b.isQueue = append(b.isQueue, queues)
 	b.anyQueue = b.anyQueue || queues
+}
+
+// Remove removes the operation at index i. It must not be called while a request waits in
+// a queue.
+func (b *Batch) Remove(i int) {
+	b.Ops = slices.Delete(b.Ops, i, i+1)
+	b.Decisions = slices.Delete(b.Decisions, i, i+1)
+	b.isQueue = slices.Delete(b.isQueue, i, i+1)
 }
 
 // Reset empties the batch and removes all references to keys. Memory that the next

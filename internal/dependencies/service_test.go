@@ -15,14 +15,30 @@ var serviceRules = map[string]packageRule{
 			service("quotaclient"),
 		},
 	},
+	service("access"): {
+		why:  "tokens and their scopes, for the listeners of HTTP; it knows none of them",
+		code: []string{"internal/problem"},
+	},
+	service("activity"): {
+		why:  "counts in memory; it knows neither the engine nor an interface",
+		code: []string{"."},
+	},
 	service("admin"): {
-		why:   "the admin listener; what it serves is passed to it",
-		code:  []string{service("bounded"), service("localaccess"), service("logs")},
-		tests: []string{"internal/leaktest"},
+		why: "the interface of operators; it shows and changes what others supply",
+		code: []string{
+			".", "internal/problem", service("access"), service("activity"), service("answerfields"), service("audit"), service("bounded"),
+			service("engine"), service("localaccess"), service("logs"), service("overrides"), service("suggest"),
+		},
+		tests: []string{"internal/leaktest", "internal/root", "memstore", service("metrics")},
 	},
 	service("answerfields"): {
 		why:  "the header fields of the engine's answers, for every interface over HTTP",
 		code: []string{"httpfields", service("engine"), "internal/memo"},
+	},
+	service("audit"): {
+		why:   "who changed what, in a document of the store; it knows no interface",
+		code:  []string{"."},
+		tests: []string{"memstore", "redisstore", "internal/testserver"},
 	},
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
@@ -33,7 +49,7 @@ var serviceRules = map[string]packageRule{
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
-			".", "algo", "lease", service("engine"), service("localaccess"), service("routing"), service("suggest"),
+			".", "algo", "lease", service("access"), service("engine"), service("localaccess"), service("routing"), service("suggest"),
 			service("tlsfiles"),
 		},
 		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
@@ -76,7 +92,7 @@ var serviceRules = map[string]packageRule{
 	service("httpapi"): {
 		why: "an interface knows its protocol and the engine; its tests check the OpenAPI document, which covers the other interfaces over HTTP",
 		code: []string{
-			".", "algo", "internal/problem", service("answerfields"), service("bounded"), service("engine"),
+			".", "algo", "internal/problem", service("access"), service("answerfields"), service("bounded"), service("engine"),
 			service("localaccess"), service("logs"), service("suggest"),
 		},
 		tests: []string{
@@ -103,8 +119,13 @@ var serviceRules = map[string]packageRule{
 	},
 	service("metrics"): {
 		why:   "it observes the engine and knows no interface",
-		code:  []string{".", service("engine"), service("logs")},
+		code:  []string{".", service("activity"), service("engine"), service("logs")},
 		tests: []string{"memstore", service("storeopen")},
+	},
+	service("overrides"): {
+		why:   "overrides in a document of the store, for the engine; it knows no interface",
+		code:  []string{".", service("engine")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memcachedstore", "memstore", "redisstore"},
 	},
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
@@ -128,7 +149,7 @@ var serviceRules = map[string]packageRule{
 		code: []string{
 			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("demo"), service("engine"),
 			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
-			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("respapi"),
+			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
 		},
 		tests: []string{

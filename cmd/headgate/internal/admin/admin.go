@@ -1,22 +1,23 @@
-// Package admin is the admin API of the service: metrics, profiles, the active
+// Package admin is the admin API of the service: a JSON API under /admin/v1 to inspect
+// and change the state of keys and the overrides, and also metrics, profiles, the active
 // configuration and the keys that are denied most often. The package controls access to
-// this content, and its options supply the content. docs/operate/stores.md is the
+// this content, and its options supply the content. docs/reference/admin-api.md is the
 // documentation for users.
 //
 // # Access
 //
-// If a token is configured, requests must have the header field “Authorization: Bearer
-// TOKEN”. Without a token, the listener must be on a loopback address, which the caller
-// of the package has to ensure. The API then accepts a request only if its Host is this
-// machine and it does not come from a page of another site, so that no page in a local
-// browser can read the API. /livez and /readyz require no token, because they return no
-// more than they do on the HTTP API.
+// If tokens are configured, requests must have the header field “Authorization: Bearer
+// TOKEN”, and the token must have the scope of the operation. Without tokens, the listener
+// must be on a loopback address, which the caller of the package has to ensure. The API
+// then accepts a request only if its Host is this machine and it does not come from a page
+// of another site, so that no page in a local browser can use the API. /livez and /readyz
+// require no token, because they return no more than they do on the HTTP API. Neither do
+// Pages, which contain no data.
 package admin
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
 )
 
@@ -36,7 +38,9 @@ const (
 
 // Options are the content of the API. If a field is nil, its path does not exist.
 type Options struct {
-	Token   string                          // token that every request must have; empty means that no token is required
+	Gate    *access.Gate                    // authenticates the clients; nil means that no token is required
+	API     *API                            // content of the JSON API
+	Pages   map[string]http.Handler         // static pages by path, which require no token; a path that ends in a slash includes those below
 	Health  http.Handler                    // serves /livez and /readyz
 	Metrics http.Handler                    // serves /metrics
 	Config  func(io.Writer) error           // writes the active configuration, without secrets, for /debug/config
@@ -48,15 +52,20 @@ type Options struct {
 // Handler serves the admin API. It is created with [New] and may be used concurrently.
 type Handler struct {
 	opts   Options
-	token  [sha256.Size]byte
+	gate   *access.Gate
 	mux    http.ServeMux
 	public http.ServeMux
+	pages  http.ServeMux
 	paths  []string
 }
 
+// Local is the client of a listener without tokens. Such a listener is on a loopback
+// address.
+var Local = access.Client{Name: "local", Scopes: []access.Scope{access.Read, access.Write}}
+
 // New returns the admin API. opts must not be nil.
 func New(opts *Options) *Handler {
-	h := &Handler{opts: *opts, token: sha256.Sum256([]byte(opts.Token))}
+	h := &Handler{opts: *opts, gate: cmp.Or(opts.Gate, access.NewGate(Local))}
 	h.add("/debug/pprof/", http.HandlerFunc(pprof.Index))
 	h.mux.HandleFunc("GET /debug/pprof/cmdline", serveCmdline)
 	h.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -80,7 +89,15 @@ func New(opts *Options) *Handler {
 		h.public.Handle("/readyz", opts.Health)
 		h.paths = append(h.paths, "/livez", "/readyz")
 	}
+	for path, page := range opts.Pages {
+		h.pages.Handle(path, page)
+	}
 	h.mux.HandleFunc("GET /{$}", h.index)
+	if opts.API != nil {
+		for i := range operations {
+			h.paths = append(h.paths, operations[i].path)
+		}
+	}
 	return h
 }
 
@@ -98,24 +115,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		handler.ServeHTTP(w, r)
 		return
 	}
-	switch {
-	case h.opts.Token != "" && !h.hasToken(r):
-		w.Header().Set("WWW-Authenticate", `Bearer realm="headgate"`)
-		http.Error(w, "the admin API requires its token: Authorization: Bearer TOKEN", http.StatusUnauthorized)
-	case h.opts.Token == "" && !localaccess.Host(r.Host):
-		http.Error(w, "the admin API has no token; it accepts requests for localhost only", http.StatusForbidden)
-	case h.opts.Token == "" && localaccess.CrossSite(r):
-		http.Error(w, "the admin API has no token; it rejects requests from pages of other sites", http.StatusForbidden)
-	default:
+	if !h.gate.HasTokens() {
+		detail := ""
+		switch {
+		case !localaccess.Host(r.Host):
+			detail = "the admin API has no token; it accepts requests for localhost only"
+		case localaccess.CrossSite(r):
+			detail = "the admin API has no token; it rejects requests from pages of other sites"
+		}
+		if detail != "" {
+			writeFailure(w, &failure{status: http.StatusForbidden, detail: detail})
+			return
+		}
+	}
+	if page, pattern := h.pages.Handler(r); pattern != "" {
+		page.ServeHTTP(w, r)
+		return
+	}
+	if h.opts.API != nil && strings.HasPrefix(r.URL.Path, apiPrefix) {
+		h.serveAPI(w, r)
+		return
+	}
+	if _, ok := h.gate.Authorize(w, r, access.Read); ok {
 		h.mux.ServeHTTP(w, r)
 	}
-}
-
-// hasToken reports whether a request has the token. It compares in constant time.
-func (h *Handler) hasToken(r *http.Request) bool {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(sum[:], h.token[:]) == 1 && strings.EqualFold(scheme, "Bearer")
 }
 
 // serveCmdline replaces pprof.Cmdline. It returns only the program's name, because the

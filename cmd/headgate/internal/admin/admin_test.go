@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/admin"
 	"github.com/headgate/headgate/internal/leaktest"
 )
@@ -25,11 +26,20 @@ func says(text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
 }
 
+// gateOf returns a gate with one token, or without tokens.
+func gateOf(token string) *access.Gate {
+	g := access.NewGate(admin.Local)
+	if token != "" {
+		g.Use([]access.Token{{Name: "test", Secret: token, Scopes: []access.Scope{access.Read, access.Write}}})
+	}
+	return g
+}
+
 // open serves the admin API on this machine and returns its URL.
 func open(t *testing.T, token string) (url string, server *admin.Server) {
 	t.Helper()
 	h := admin.New(&admin.Options{
-		Token: token, Health: says("healthy"), Metrics: says("counted"),
+		Gate: gateOf(token), Health: says("healthy"), Metrics: says("counted"),
 		Config: func(w io.Writer) error { _, err := io.WriteString(w, "max_checks: 32\n"); return err },
 		Top:    func(n int) any { return []int{n} },
 		Hash:   func(policy, key string) string { return policy + "/" + key },
@@ -166,7 +176,7 @@ func TestSlowClientTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ln := newPipes()
-		server := admin.NewServer(admin.New(&admin.Options{Token: "secret", Metrics: says("counted")}), nil)
+		server := admin.NewServer(admin.New(&admin.Options{Gate: gateOf("secret"), Metrics: says("counted")}), nil)
 		ended := make(chan error, 1)
 		go func() { ended <- server.Serve(ln) }()
 		conn := ln.dial()

@@ -29,6 +29,7 @@ func (d *decoder) check(f *File) {
 	for i := range f.Routes {
 		d.checkRoute(routePath(i), &f.Routes[i], f.Policies, names)
 	}
+	d.checkTokens(f)
 	if !d.hasErrorBelow("routes") {
 		d.checkReachable(f.Routes)
 	}

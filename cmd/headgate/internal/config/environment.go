@@ -24,6 +24,9 @@ var serviceLinks = regexp.MustCompile(`^` + Prefix +
 // that Kubernetes and Docker set.
 func (s *Sources) unknownEnv(c *Config) (errs Errors) {
 	known := []string{FileVariable}
+	if c.parsed != nil {
+		known = append(known, c.parsed.File.tokenVariables()...)
+	}
 	for i := range settings {
 		known = append(known, settings[i].Env)
 	}

@@ -38,6 +38,7 @@ type File struct {
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes"`
 	StoreBudget     time.Duration         `yaml:"store_budget" default:"50ms" range:"1ms 1m" restart:"yes"`
+	OverridesPoll   time.Duration         `yaml:"overrides_poll" default:"500ms" range:"50ms 1m" restart:"yes"`
 	Enforcement     engine.Enforcement    `yaml:"enforcement" default:"on" oneof:"on shadow off"`
 	TrustedProxies  []Network             `yaml:"trusted_proxies" count:"0 1024"`
 	TrustedHeaders  []HeaderName          `yaml:"trusted_headers" count:"0 64"`
@@ -59,11 +60,14 @@ type File struct {
 
 // HTTP has the settings of the HTTP API listener.
 type HTTP struct {
-	Addr           Address    `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
-	AllowedHosts   []HostName `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
-	TLS            TLS        `yaml:",inline" peer:"client"`
-	MaxConnections int        `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
-	MaxMemoryBytes int        `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
+	Addr           Address     `yaml:"addr" default:"127.0.0.1:8080" restart:"yes"`
+	AllowedHosts   []HostName  `yaml:"allowed_hosts" count:"0 64" restart:"yes"`
+	TLS            TLS         `yaml:",inline" peer:"client"`
+	Token          Secret      `yaml:"token"`
+	Tokens         []HTTPToken `yaml:"tokens" count:"0 100"`
+	Insecure       bool        `yaml:"insecure" default:"false"`
+	MaxConnections int         `yaml:"max_connections" default:"10000" range:"1 1000000" restart:"yes"`
+	MaxMemoryBytes int         `yaml:"max_memory_bytes" default:"201326592" range:"1 1099511627776" restart:"yes"`
 }
 
 // HostNames returns the names in AllowedHosts.
@@ -80,6 +84,7 @@ type RESP struct {
 	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes"`
 	User            string        `yaml:"user" default:"default" restart:"yes"`
 	Password        Secret        `yaml:"password" restart:"yes"`
+	Insecure        bool          `yaml:"insecure" default:"false"`
 	EventLoops      bool          `yaml:"event_loops" default:"true" restart:"yes"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes"`
 	MaxRequestBytes int           `yaml:"max_request_bytes" default:"16384" range:"1 1048576" restart:"yes"`

@@ -126,6 +126,13 @@ var leaves = map[reflect.Type]*leaf{
 		kind: kindString, pattern: `^(off|unix:[^\x00]+|(\[[0-9A-Fa-f:.]+(%[0-9A-Za-z.]+)?\]|[^\s:\[\]/]*):[0-9]{1,5})$`,
 		description: "host:port, such as 127.0.0.1:6380, unix:/path, or off", parse: parser(parseEndpoint), example: "127.0.0.1:6380", suggestion: "127.0.0.1:%s",
 	},
+	reflect.TypeFor[AdminScope](): {
+		kind: kindString, pattern: `^(read|write)$`, description: "a scope: read or write", parse: parser(parseAdminScope), example: "read",
+	},
+	reflect.TypeFor[HTTPScope](): {
+		kind: kindString, pattern: `^(check|refund|reset|admin)$`, description: "a scope: check, refund, reset or admin", parse: parser(parseHTTPScope),
+		example: "check",
+	},
 	reflect.TypeFor[Secret](): {kind: kindString, pattern: `.`, description: "a password", parse: parser(func(s string) (Secret, error) { return Secret(s), nil })},
 	reflect.TypeFor[StoreURL](): {
 		kind: kindString, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, description: "a store URL such as redis://127.0.0.1:6379",

@@ -128,6 +128,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	}
 	if parsed != nil {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
+		c.Admin.Tokens, c.HTTP.Tokens = parsed.File.Admin.Tokens, parsed.File.HTTP.Tokens
 	}
 	s.applyRedisEnv(c)
 	if compat != nil {

@@ -8,9 +8,10 @@ import (
 
 // Admin has the settings of the admin listener.
 type Admin struct {
-	Addr  Address `yaml:"addr" default:"127.0.0.1:6070" restart:"yes"`
-	Token Secret  `yaml:"token" restart:"yes"`
-	Keys  bool    `yaml:"keys" default:"false" restart:"yes"`
+	Addr   Address      `yaml:"addr" default:"127.0.0.1:6070" restart:"yes"`
+	Token  Secret       `yaml:"token"`
+	Tokens []AdminToken `yaml:"tokens" count:"0 100"`
+	Keys   bool         `yaml:"keys" default:"false" restart:"yes"`
 }
 
 // Metrics has the settings of the metrics listener, which serves only metrics.
@@ -31,7 +32,7 @@ type Log struct {
 // token.
 func (c *Config) checkAdmin() *Error {
 	addr := string(c.Admin.Addr)
-	if c.Admin.Addr == Off || addr == "" || c.Admin.Token != "" || localaccess.Address(addr) {
+	if c.Admin.Addr == Off || addr == "" || c.Admin.Token != "" || len(c.Admin.Tokens) > 0 || localaccess.Address(addr) {
 		return nil
 	}
 	_, port, _ := net.SplitHostPort(addr)
@@ -44,14 +45,16 @@ func (c *Config) checkAdmin() *Error {
 // without credentials and whose API can refund and reset keys.
 func (c *Config) warnOfOpenListeners() {
 	http, resp := &c.HTTP, &c.RESP
-	c.warnOfOpenListener("http.addr", string(http.Addr), http.TLS.CA != "", "http.client_ca")
-	c.warnOfOpenListener("resp.addr", string(resp.Addr), resp.Password != "" || resp.TLS.CA != "", "resp.password or resp.client_ca")
+	authenticated := http.Insecure || http.Token != "" || len(http.Tokens) > 0 || http.TLS.CA != ""
+	c.warnOfOpenListener("http", string(http.Addr), authenticated, "http.tokens or http.client_ca")
+	authenticated = resp.Insecure || resp.Password != "" || resp.TLS.CA != ""
+	c.warnOfOpenListener("resp", string(resp.Addr), authenticated, "resp.password or resp.client_ca")
 }
 
-func (c *Config) warnOfOpenListener(path, addr string, authenticated bool, remedy string) {
+func (c *Config) warnOfOpenListener(section, addr string, authenticated bool, remedy string) {
 	if addr == string(Off) || addr == "" || authenticated || localaccess.Address(addr) {
 		return
 	}
-	c.Warnings = append(c.Warnings, path+" "+addr+" is not a loopback address and requires no credentials: any client "+
-		"that can connect can spend, refund or reset any key; set "+remedy+", or restrict access by the network")
+	c.Warnings = append(c.Warnings, section+".addr "+addr+" is not a loopback address and requires no credentials: any client "+
+		"that can connect can spend, refund or reset any key; set "+remedy+", or "+section+".insecure: true if the network restricts access")
 }

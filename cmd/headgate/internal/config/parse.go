@@ -55,6 +55,7 @@ func Parse(source string, text []byte) (*Parsed, error) {
 			path.SetString(resolvePath(source, path.String()))
 		}
 	}
+	f.resolveTokenFiles(source)
 	return &Parsed{f, source, d.at, d.limits}, nil
 }
 

@@ -49,6 +49,7 @@ func (s *ActiveConfig) takeUnheld(ctx context.Context, now headgate.Instant, che
 		return &noHoldError{cause}
 	}
 	a.clear(s.generation)
+	a.withBans = true
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}

@@ -69,6 +69,7 @@ type Answer struct {
 	Uncounted int64
 
 	enforced, shadowed charges
+	withBans           bool   // whether resolve adds the bans of policies
 	mayWait            bool   // whether the request can wait in a queue
 	event              Event  // event for the observer; stored here so that it is not allocated for each request
 	random             uint64 // state of the generator that selects the requests for which Observer.Begin is called
@@ -92,6 +93,7 @@ type charges struct {
 	admission.Batch
 	rules  []*Rule
 	checks []int // index of the check of each charge
+	bans   int   // number of bans in rules; see foldBans
 
 	// For operations on holds only:
 	holds   []int // index of the hold of each charge
@@ -102,7 +104,7 @@ type charges struct {
 
 func (c *charges) reset() {
 	c.Reset()
-	c.rules, c.checks = c.rules[:0], c.checks[:0]
+	c.rules, c.checks, c.bans = c.rules[:0], c.checks[:0], 0
 	c.holds, c.first = c.holds[:0], 0
 }
 
@@ -110,6 +112,13 @@ func (c *charges) reset() {
 func (c *charges) add(i int, r *Rule, check *Check) {
 	c.rules, c.checks = append(c.rules, r), append(c.checks, i)
 	c.Add(r.bound, r.queues, check.Key, check.Cost)
+}
+
+// addBan adds a charge of one unit on the ban of the check with index i, so that it is
+// denied while the key is banned. A cost of 0 is always allowed.
+func (c *charges) addBan(i int, r *Rule, check *Check) {
+	c.rules, c.checks, c.bans = append(c.rules, r), append(c.checks, i), c.bans+1
+	c.Add(r.bound, r.queues, check.Key, min(1, check.Cost))
 }
 
 // Decide executes verb for all checks at the store's clock; see [ActiveConfig.DecideAt].
@@ -169,6 +178,7 @@ func (a *Answer) clear(generation uint64) {
 
 // decide does the work of DecideAt, after DecideAt has cleared a.
 func (s *ActiveConfig) decide(ctx context.Context, now headgate.Instant, verb headgate.Verb, checks []Check, a *Answer) error {
+	a.withBans = verb != headgate.Refund
 	if err := s.resolve(checks, a); err != nil {
 		return err
 	}
@@ -265,7 +275,12 @@ func (s *ActiveConfig) resolveOne(i int, c *Check, maxKeyBytes int, a *Answer) (
 		}
 		to := s.chargesFor(i, p.name, p.enforces(c.Key), a)
 		for _, r := range p.rulesFor(c.Key) {
-			to.add(i, r, c)
+			switch {
+			case !r.isBan():
+				to.add(i, r, c)
+			case a.withBans:
+				to.addBan(i, r, c)
+			}
 		}
 		return "", nil
 	}
@@ -321,6 +336,11 @@ func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb hea
 		if _, err := op.Bound.Apply(ctx, now, op.Key, verb, op.Cost); err != nil {
 			return err
 		}
+		if r := c.rules[from+i]; verb == headgate.Reset && r.isBan() {
+			if err := r.ban.reset(ctx, now, op.Key); err != nil {
+				return err
+			}
+		}
 		op.Cost = 0
 	}
 	return root.ApplyAll(ctx, s.store, now, ops, true, decisions)
@@ -328,6 +348,7 @@ func (s *ActiveConfig) apply(ctx context.Context, now headgate.Instant, verb hea
 
 // combine sets the decision in a to the combination of all decisions of c.
 func (a *Answer) combine(c *charges) {
+	c.foldBans(0, len(c.rules))
 	a.Rules, a.Decisions = c.rules, c.Decisions
 	a.Tightest = root.Tightest(a.Decisions)
 	a.Policy = a.Rules[a.Tightest].Policy
@@ -359,17 +380,19 @@ func (a *Answer) eachShadow(apply func(from, to int) error) {
 	for i := range a.Shadows {
 		w := &a.Shadows[i]
 		to := a.shadowed.endOfCheck(w.Check, from)
-		w.first, w.end = from, to
+		w.first = from
 		if w.Err = apply(from, to); w.Err != nil {
 			for j := from; j < to; j++ {
 				a.shadowed.Decisions[j] = unusedDecision(a.shadowed.rules[j])
 				a.shadowed.Decisions[j].Degraded = reasonOf(w.Err)
 			}
+			to = a.shadowed.foldBans(from, to)
 		} else {
+			to = a.shadowed.foldBans(from, to)
 			w.Decision = combineDecisions(a.shadowed.Decisions[from:to])
 			w.DeniedBy = a.shadowed.firstDenial(from, to)
 		}
-		from = to
+		w.end, from = to, to
 	}
 }
 

@@ -21,9 +21,10 @@
 //
 // # Reloading
 //
-// [Engine.Apply] replaces all policies and settings atomically. An [ActiveConfig] is the
-// configuration at one time; each request is decided with exactly one. Spent units stay
-// spent; package algo documents what this means for a changed limit.
+// [Engine.Apply] replaces all policies and settings atomically, and [Engine.ApplyLive]
+// the live overrides. An [ActiveConfig] is the configuration at one time; each request is
+// decided with exactly one. Spent units stay spent; package algo documents what this
+// means for a changed limit.
 //
 // # Shadow mode
 //
@@ -74,6 +75,7 @@ type Engine struct {
 	parent   *Engine  // engine on which WithObserver was called; nil if it was not
 
 	mu    sync.Mutex // held by Apply
+	opts  *Options   // options of the active configuration; guarded by mu
 	views []*Engine  // engines that WithObserver has returned; they share this engine's configuration
 }
 
@@ -124,6 +126,8 @@ type PolicyOptions struct {
 	// Shadow is the percentage of keys for which the policy is in shadow mode; see the
 	// package documentation.
 	Shadow Percent
+	// Ban are the settings for bans. The zero value means that there are none.
+	Ban Ban
 }
 
 // Rule is a limit that is bound to the store. All requests with the limit share one
@@ -144,6 +148,7 @@ type Rule struct {
 	onError   headgate.OnStoreError
 	holds     headgate.HoldSettings
 	windows   *calendar.Calendar // see [Result.ResetAt]; nil if the limit has no windows
+	ban       *BanRules          // bans of the policy; nil if there are none
 }
 
 // Capacity returns the number of units that a full or unused key has. In a decision,
@@ -170,6 +175,8 @@ type ActiveConfig struct {
 	routes        *routing.Table
 	proxies       []netip.Prefix
 	generation    uint64
+	live          []LiveOverride // live overrides, also those without an effect
+	ignoredLive   []LiveError
 	observer      Observer // observer of the engine; nil means none
 	everyNth      uint32   // Observer.Begin is called for one in everyNth requests; 0 means never
 }
@@ -199,10 +206,21 @@ func (e *Engine) Apply(opts *Options) error {
 	opts = cmp.Or(opts, &Options{})
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	next, err := newActiveConfig(e.store, opts, e.active.Load())
+	var live []LiveOverride
+	if last := e.active.Load(); last != nil {
+		live = last.live
+	}
+	return e.applyLocked(opts, live)
+}
+
+// applyLocked installs the configuration of opts with live overrides. The caller holds
+// e.mu.
+func (e *Engine) applyLocked(opts *Options, live []LiveOverride) error {
+	next, err := newActiveConfig(e.store, opts, live, e.active.Load())
 	if err != nil {
 		return err
 	}
+	e.opts = opts
 	e.install(next)
 	return nil
 }
@@ -245,7 +263,7 @@ func (s *ActiveConfig) Enforcement() Enforcement { return s.enforcement }
 // newActiveConfig binds all policies in opts. It reuses the unchanged rules of last,
 // the previous configuration (nil if there is none), because caches such as that of
 // package answerfields compare rules by pointer.
-func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*ActiveConfig, error) {
+func newActiveConfig(store headgate.Store, opts *Options, live []LiveOverride, last *ActiveConfig) (*ActiveConfig, error) {
 	s := &ActiveConfig{
 		store:       store,
 		policies:    make(map[string]*policy, len(opts.Policies)),
@@ -256,6 +274,7 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 		routes:      opts.Routes,
 		proxies:     opts.TrustedProxies,
 		generation:  1,
+		live:        live,
 	}
 	if s.routes == nil {
 		s.routes = routing.NewTable(nil, nil)
@@ -272,6 +291,7 @@ func newActiveConfig(store headgate.Store, opts *Options, last *ActiveConfig) (*
 	if err := s.bindPolicies(opts, last); err != nil {
 		return nil, err
 	}
+	s.ignoreUnknownLive()
 	for name := range opts.PolicyOptions {
 		if s.policies[name] == nil {
 			return nil, fmt.Errorf("%w: PolicyOptions contains %q, which is not a policy", headgate.ErrInvalidPolicy, name)

@@ -119,6 +119,14 @@ func (s *ActiveConfig) changeHolds(ctx context.Context, call *holdCall, a *Answe
 		call.allowAll(a)
 		return nil
 	}
+	if call.verb == headgate.OpenHold || call.verb == headgate.TakeUpTo {
+		if denied, err := s.checkBans(ctx, call.now, a); denied || err != nil {
+			if err == nil && len(a.Shadows) > 0 {
+				s.holdShadowed(ctx, call, a)
+			}
+			return err
+		}
+	}
 	if len(a.enforced.rules) > 0 {
 		at, err := s.applyHoldOps(ctx, call, &a.enforced, 0, len(a.enforced.rules))
 		if err != nil && !errors.Is(err, headgate.ErrUnknownHold) {
@@ -142,6 +150,7 @@ func (s *ActiveConfig) changeHolds(ctx context.Context, call *holdCall, a *Answe
 func (s *ActiveConfig) resolveHolds(call *holdCall, a *Answer) error {
 	a.enforced.reset()
 	a.shadowed.reset()
+	a.withBans = false
 	if err := s.checkExtended(call); err != nil {
 		return err
 	}

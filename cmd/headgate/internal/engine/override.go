@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
@@ -21,7 +19,7 @@ const (
 // overrides are the rules that apply to some keys of a policy in place of its own rules.
 type overrides struct {
 	byKey    map[string]*override
-	patterns []patternOverride // the one that applies first comes first
+	patterns patterns
 	networks map[netip.Prefix]*override
 	lengths  []int // prefix lengths in networks, longest first
 }
@@ -32,21 +30,14 @@ type override struct {
 	rules []*Rule
 }
 
-type patternOverride struct {
-	pattern routing.Pattern
-	override
-}
-
-// of returns the override that applies to a key, or nil. An override for the key takes a
-// lookup in a map; patterns are compared one after another.
+// of returns the override that applies to a key, or nil. The time does not depend on the
+// number of overrides, except of patterns that begin and end with a star.
 func (o *overrides) of(key string) *override {
 	if found := o.byKey[key]; found != nil {
 		return found
 	}
-	for i := range o.patterns {
-		if p := &o.patterns[i]; p.pattern.Matches(key) {
-			return &p.override
-		}
+	if found := o.patterns.of(key); found != nil {
+		return found
 	}
 	if len(o.networks) == 0 {
 		return nil
@@ -79,14 +70,25 @@ func (o *overrides) ofNetwork(key string) *override {
 // key:acme, pattern:acme-* or network:10.0.0.0/8. It returns an empty text if the
 // policy's own limits apply, or for an unknown policy.
 func (s *ActiveConfig) OverrideOf(policy, key string) string {
+	name, _ := s.AppliedOverride(policy, key)
+	return name
+}
+
+// AppliedOverride is like OverrideOf, and also reports whether the override is a live
+// override; see [Engine.ApplyLive]. The name of a live override for all keys of a policy
+// is [WholePolicy].
+func (s *ActiveConfig) AppliedOverride(policy, key string) (name string, live bool) {
 	p := s.policies[policy]
-	if p == nil || p.overrides == nil {
-		return ""
+	if p == nil {
+		return "", false
 	}
-	if o := p.overrides.of(key); o != nil {
-		return o.name
+	if o, live := p.overrideOf(key); o != nil {
+		return o.name, live
 	}
-	return ""
+	if p.isReplaced {
+		return WholePolicy, true
+	}
+	return "", false
 }
 
 // bindOverrides binds all overrides of a policy. It returns nil if there are none.
@@ -109,11 +111,9 @@ func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *over
 			b.fail(PolicyError{Override: PatternOverride + text, Err: err})
 			continue
 		}
-		o.patterns = append(o.patterns, patternOverride{pattern, bind(PatternOverride+text, opts.Patterns[text])})
+		o.patterns.all = append(o.patterns.all, patternOverride{pattern, bind(PatternOverride+text, opts.Patterns[text])})
 	}
-	slices.SortStableFunc(o.patterns, func(p, q patternOverride) int {
-		return cmp.Or(cmp.Compare(q.pattern.Literals(), p.pattern.Literals()), strings.Compare(p.pattern.String(), q.pattern.String()))
-	})
+	o.patterns.index()
 	for _, prefix := range slices.SortedFunc(maps.Keys(opts.Networks), netip.Prefix.Compare) {
 		bound := bind(NetworkOverride+prefix.String(), opts.Networks[prefix])
 		o.networks[prefix.Masked()] = &bound

@@ -15,18 +15,34 @@ type policy struct {
 	name      string
 	rules     []*Rule
 	overrides *overrides // nil if there are none
+	live      *overrides // live overrides, which precede overrides; nil if there are none
+	// isReplaced is true if rules are those of a live override of the whole policy.
+	isReplaced bool
+	ban        *BanRules // nil if there are no bans
 	shadows   bool       // whether some or all keys are in shadow mode
 	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
-	if p.overrides != nil {
-		if o := p.overrides.of(key); o != nil {
-			return o.rules
-		}
+	if o, _ := p.overrideOf(key); o != nil {
+		return o.rules
 	}
 	return p.rules
+}
+
+// overrideOf returns the override that applies to a key, or nil, and whether it is a live
+// override.
+func (p *policy) overrideOf(key string) (o *override, live bool) {
+	if p.live != nil {
+		if o = p.live.of(key); o != nil {
+			return o, true
+		}
+	}
+	if p.overrides != nil {
+		o = p.overrides.of(key)
+	}
+	return o, false
 }
 
 // enforces reports whether the policy is enforced for key, that is, not in shadow mode.
@@ -38,9 +54,13 @@ func (p *policy) enforces(key string) bool {
 // reason why a policy can't be bound.
 func (s *ActiveConfig) bindPolicies(opts *Options, last *ActiveConfig) error {
 	var errs []error
+	live := s.liveByPolicy()
 	for _, name := range slices.Sorted(maps.Keys(opts.Policies)) {
 		b := binding{ActiveConfig: s, last: last, policy: &policy{name: name}}
 		b.bind(opts.Policies[name], opts.PolicyOptions[name])
+		if len(b.errs) == 0 {
+			b.bindLive(opts.Policies[name], live[name])
+		}
 		s.policies[name] = b.policy
 		errs = append(errs, b.errs...)
 	}
@@ -75,6 +95,10 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 		return
 	}
 	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
+	if err := b.bindBan(from, opts.Ban); err != nil {
+		b.fail(PolicyError{Field: "ban", Err: err})
+		return
+	}
 	p.rules = b.bindRules(from, PolicyError{})
 	p.overrides = b.bindOverrides(from, &opts)
 }
@@ -99,6 +123,9 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 		}
 		bound[i] = r
 	}
+	if ban := b.banOf(from.Limits[0]); ban != nil {
+		bound = append(bound, ban.rule)
+	}
 	return bound
 }
 
@@ -107,14 +134,16 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {
-		r = b.last.rules[rule]
+		if r = b.last.rules[rule]; r != nil && r.ban != b.banOf(rule.Limit) {
+			r = nil
+		}
 	}
 	if r == nil {
 		var err error
 		if r, err = bind(b.store, rule); err != nil {
 			return nil, err
 		}
-		r.Policy = b.policy.name
+		r.Policy, r.ban = b.policy.name, b.banOf(rule.Limit)
 	}
 	b.rules[rule] = r
 	return r, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
@@ -55,7 +56,7 @@ func (d *decoder) token() error {
 	}
 	h, err := engine.ParseHold(text, d.maxHeld)
 	if err != nil {
-		return &inputError{d.current(), sentence(engine.Reason(err))}
+		return &inputError{d.current(), answerfields.Sentence(engine.Reason(err))}
 	}
 	d.holds = append(d.holds, h)
 	return nil

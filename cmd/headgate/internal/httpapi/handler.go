@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/cmd/headgate/internal/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
@@ -49,6 +50,9 @@ type Options struct {
 	// Guard protects the API against web pages; nil means a [Guard] for every Host. It
 	// does not protect Mounted.
 	Guard *Guard
+	// Access authenticates clients, also those of Mounted; nil means that no token is
+	// required. [ScopeOf] defines the scope of each path.
+	Access *access.Gate
 }
 
 // Handler serves the HTTP API. It is created with [New] and may be used concurrently.
@@ -78,31 +82,33 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		h.health = NewHealth(e, nil)
 	}
 	h.tooLarge = fmt.Sprintf("the body must have at most %d bytes", h.maxBodyBytes)
-	h.route(cmp.Or(opts.Guard, NewGuard(localaccess.Hosts{}, nil)), opts)
+	h.route(cmp.Or(opts.Guard, NewGuard(localaccess.Hosts{}, nil)), cmp.Or(opts.Access, access.NewGate(access.Client{})), opts)
 	return h
 }
 
 // route fills the tables of paths. These are used instead of [http.ServeMux], because
 // it redirects a path with a double slash. Here, such a path gets status 404, and a
 // mounted handler receives the path unchanged.
-func (h *Handler) route(guard *Guard, opts *Options) {
+func (h *Handler) route(guard *Guard, gate *access.Gate, opts *Options) {
 	h.routes = map[string]http.Handler{
 		"/": serveAbout(opts.Version), "/livez": h.health, "/readyz": h.health, "/openapi.json": readOnly(serveOpenAPI),
 	}
 	var paths []string
 	for _, o := range operations {
 		paths = append(paths, o.path)
-		h.routes[o.path] = guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, o) }))
+		serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, o) })
+		h.routes[o.path] = guard.Protect(gate.Require(ScopeOf(o.path), serve))
 	}
 	paths = append(paths, "/livez", "/readyz", "/openapi.json")
 	for _, path := range slices.Sorted(maps.Keys(opts.Mounted)) {
 		paths = append(paths, path)
+		mounted := gate.Require(ScopeOf(path), opts.Mounted[path])
 		if strings.HasSuffix(path, "/") {
 			// A longer path sorts after its prefixes, so inserting at the front puts it
 			// before them.
-			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, opts.Mounted[path]})
+			h.subtrees = slices.Insert(h.subtrees, 0, subtree{path, mounted})
 		} else if h.routes[path] == nil {
-			h.routes[path] = opts.Mounted[path]
+			h.routes[path] = mounted
 		}
 	}
 	h.notFound = "the request has an unknown path; must be one of " + strings.Join(paths, ", ")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
+	"github.com/headgate/headgate/cmd/headgate/internal/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
 	"github.com/headgate/headgate/cmd/headgate/internal/forwardauth"
@@ -36,12 +37,13 @@ type described struct {
 	drain func()
 	store *memstore.Store
 	doc   *openapi3.T
+	gate  *access.Gate
 	seen  map[string]bool // method, path and status of every answer
 }
 
 func newDescribed(t *testing.T) *described {
 	t.Helper()
-	d := &described{t: t, store: memstore.New(nil), seen: make(map[string]bool)}
+	d := &described{t: t, store: memstore.New(nil), gate: access.NewGate(access.Client{}), seen: make(map[string]bool)}
 	t.Cleanup(func() { _ = d.store.Close() })
 	e := must(engine.New(d.store, &engine.Options{Policies: policies}))
 	hosts := localaccess.NewHosts(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80}, false, nil)
@@ -55,6 +57,7 @@ func newDescribed(t *testing.T) *described {
 	h := httpapi.New(e, &httpapi.Options{
 		MaxBodyBytes: 4 << 10,
 		Guard:        guard,
+		Access:       d.gate,
 		Health: httpapi.NewHealth(e, &httpapi.HealthOptions{
 			Store: "memory", Config: func() (uint64, bool) { return 1, false }, ControlPlane: func() (bool, bool) { return true, true },
 		}),
@@ -109,8 +112,10 @@ func (d *described) ask(method, path, target, body string, fields ...string) (st
 	r.Body = io.NopCloser(strings.NewReader(body))
 	in := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: map[string]string{"policy": "login"},
-		Route:   &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: documented, Operation: operation},
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, SkipSettingDefaults: true},
+		Route: &routers.Route{Spec: d.doc, Path: path, PathItem: item, Method: documented, Operation: operation},
+		Options: &openapi3filter.Options{
+			IncludeResponseStatus: true, SkipSettingDefaults: true, AuthenticationFunc: openapi3filter.NoopAuthenticationFunc,
+		},
 	}
 	out := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: resp.StatusCode, Header: resp.Header, Options: in.Options,
@@ -364,6 +369,9 @@ func (d *described) expectGuarded(path string) {
 	d.t.Helper()
 	d.expect("POST", path, path, "{}", 403, "Origin", "https://evil.example")
 	d.expect("POST", path, path, "{}", 421, "Host", "evil.example")
+	d.gate.Use([]access.Token{{Name: "t", Secret: "secret", Scopes: []access.Scope{access.Admin}}})
+	d.expect("POST", path, path, "{}", 401)
+	d.gate.Use(nil)
 }
 
 func (d *described) askAsAProxy() {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/answerfields"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -22,19 +22,6 @@ func writeProblem(w http.ResponseWriter, status int, detail, field string) {
 	problem.Write(w, problem.Problem{Type: kind, Status: status, Detail: detail, Field: field})
 }
 
-// statuses maps the engine's error kinds to HTTP statuses.
-var statuses = [...]int{
-	engine.StoreFailure:   http.StatusServiceUnavailable,
-	engine.InvalidRequest: http.StatusBadRequest,
-	engine.UnknownPolicy:  http.StatusNotFound,
-	engine.UnknownHold:    http.StatusNotFound,
-	engine.ExpiredHold:    http.StatusGone,
-	engine.HoldConflict:   http.StatusConflict,
-	// Not 429: a client would take it for a denial, and wait. To open another hold, it
-	// must first end some.
-	engine.TooManyHolds: http.StatusConflict,
-}
-
 // writeError writes the response for a request for which no decision was made.
 func writeError(w http.ResponseWriter, r *request, err error) {
 	if input := (*inputError)(nil); errors.As(err, &input) {
@@ -45,30 +32,12 @@ func writeError(w http.ResponseWriter, r *request, err error) {
 	if check := (*engine.CheckError)(nil); errors.As(err, &check) {
 		err, field = check.Err, r.path(check.Index, check.Field)
 	}
-	detail := sentence(engine.Reason(err))
+	detail := answerfields.Sentence(engine.Reason(err))
 	if name := kind.HoldError(); name != "" {
-		problem.Write(w, problem.Problem{Type: problem.Plain, Status: statuses[kind], Detail: detail, Error: name})
+		problem.Write(w, problem.Problem{Type: problem.Plain, Status: answerfields.StatusOf(kind), Detail: detail, Error: name})
 		return
 	}
-	writeProblem(w, statuses[kind], detail, field)
-}
-
-// sentence returns the text of an error as a whole sentence.
-func sentence(text string) string {
-	if rest, ok := strings.CutPrefix(text, engine.ErrInvalidRequest.Error()+": "); ok {
-		return rest
-	}
-	switch word, _, _ := strings.Cut(text, " "); word {
-	case "invalid", "unknown":
-		return "the request has an " + text
-	case "unsupported:":
-		return "the request is " + text
-	case "hold":
-		return "the " + text
-	case "too":
-		return "there are " + text
-	}
-	return text
+	writeProblem(w, answerfields.StatusOf(kind), detail, field)
 }
 
 // timeoutWriteTime is the write timeout of the response to a client whose body was not

@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/activity"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
@@ -26,7 +28,8 @@ type DenialOptions struct {
 	PerSecond int
 	// LogKeys makes the log contain the keys instead of their hashes.
 	LogKeys bool
-	// TopKeys makes [Denials.Top] return the keys instead of their hashes.
+	// TopKeys makes [Denials.Top], [Metrics.HotKeys] and [Denials.Recent] return the keys
+	// instead of their hashes.
 	TopKeys bool
 	// Secret is the secret for hashing keys. Instances with the same secret have the
 	// same hash for a key. Empty means a random secret.
@@ -34,12 +37,13 @@ type DenialOptions struct {
 }
 
 // Denials records denials, including those of policies in shadow mode, which do not
-// deny the request. It keeps the keys that are denied most often, and logs a sample of
-// the denials. It is created with [NewDenials] and may be used concurrently.
+// deny the request. It keeps the keys that are denied most often and the last denials,
+// and logs a sample of the denials. It is created with [NewDenials] and may be used concurrently.
 type Denials struct {
 	opts   DenialOptions
 	k0, k1 uint64 // keys of the hash
-	top    top
+	top    *activity.TopKeys
+	recent activity.Denials
 
 	mu       sync.Mutex
 	samplers map[string]*logs.Sampler // by policy
@@ -57,20 +61,8 @@ func NewDenials(opts *DenialOptions) *Denials {
 	}
 	d.k0, d.k1 = binary.LittleEndian.Uint64(secret[:]), binary.LittleEndian.Uint64(secret[8:])
 	d.opts.Secret = ""
-	d.top.init(monotonicNow())
+	d.top = activity.NewTopKeys(monotonicNow())
 	return d
-}
-
-// maxKeyBytes is the maximum length, in bytes, of a key in the log or in the result of
-// Top.
-const maxKeyBytes = 256
-
-// truncate returns at most the first maxKeyBytes bytes of s.
-func truncate(s string) string {
-	if len(s) > maxKeyBytes {
-		return s[:maxKeyBytes] + "…"
-	}
-	return s
 }
 
 // hash returns a keyed hash (SipHash-2-4) of a policy and a key. It allocates nothing
@@ -104,7 +96,8 @@ func (d *Denials) add(one *denial, s *logs.Sampler) {
 	if d.opts.TopKeys {
 		text = one.key
 	}
-	d.top.add(now, h, one.rule.Policy, text, one.shadow)
+	d.top.Add(now, &activity.Hit{Hash: h, Policy: one.rule.Policy, Key: text, Shadow: one.shadow, Weight: 1})
+	d.remember(one, h, text)
 	if d.opts.Log == nil || d.opts.PerSecond == 0 {
 		return
 	}
@@ -113,20 +106,32 @@ func (d *Denials) add(one *denial, s *logs.Sampler) {
 	}
 }
 
+// remember adds a denial to the last ones.
+func (d *Denials) remember(one *denial, h uint64, key string) {
+	last := activity.Denial{
+		Time: time.Now(), API: one.api, Policy: one.rule.Policy, Rule: activity.Truncate(one.ruleName), Limit: one.rule.Text(),
+		Hash: h, Key: strings.Clone(activity.Truncate(key)), RetryAfter: one.retryAfter, Shadow: one.shadow,
+	}
+	if one.reported != nil {
+		last.Limit = one.reported.String()
+	}
+	d.recent.Add(&last)
+}
+
 // log logs a denial. It may allocate, because it is called only for a sample of the
 // denials. suppressed is the number of denials since the last log line that were not
 // logged.
 func (d *Denials) log(one *denial, h, suppressed uint64) {
 	key, message := hashText(h), "request denied"
 	if d.opts.LogKeys {
-		key = truncate(one.key)
+		key = activity.Truncate(one.key)
 	}
 	if one.shadow {
 		message = "request would be denied (shadow mode)"
 	}
 	attrs := []any{"api", one.api, "policy", one.rule.Policy}
 	if one.ruleName != "" {
-		attrs = append(attrs, "rule", truncate(one.ruleName))
+		attrs = append(attrs, "rule", activity.Truncate(one.ruleName))
 	}
 	limit := one.rule.Limit
 	if one.reported != nil {

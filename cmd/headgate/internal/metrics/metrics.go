@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/activity"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
@@ -72,6 +73,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	every    uint32
 	denials  *Denials
+	admitted *activity.TopKeys // nil without denials
 
 	mu        sync.Mutex
 	recorders []*Recorder // in the order of their creation
@@ -98,6 +100,9 @@ func New(opts *Options) *Metrics {
 	if opts.Networked {
 		m.every = 1
 	}
+	if m.denials != nil {
+		m.admitted = activity.NewTopKeys(monotonicNow())
+	}
 	m.addRecorders()
 	m.addState()
 	m.add(collectors.NewGoCollector())
@@ -111,6 +116,9 @@ func New(opts *Options) *Metrics {
 	return m
 }
 
+// latencyBounds are the upper bounds of the buckets of durations, in seconds.
+var latencyBounds = []float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1}
+
 // addRecorders adds the metrics of requests to the APIs.
 func (m *Metrics) addRecorders() {
 	m.operations = counter("operations_total", "Requests with an operation other than a check or the opening of a hold, such as refund or commit.", "api", "verb")
@@ -118,7 +126,7 @@ func (m *Metrics) addRecorders() {
 	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "decision_duration_seconds",
 		Help:    "Duration of a decision, including the store and excluding the API's protocol. With a memory store, one in 16 is measured.",
-		Buckets: []float64{1e-6, 2.5e-6, 5e-6, 1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1},
+		Buckets: latencyBounds,
 	}, []string{"api"})
 	m.add((*decisions)(m), m.operations, m.refused, m.latency)
 }

@@ -31,6 +31,9 @@ func (d *Recorder) Observe(e *engine.Event) {
 		d.operations[e.Operation].Inc()
 		return
 	}
+	if e.Began != 0 && e.Err == nil && d.metrics.admitted != nil {
+		d.countAdmitted(e)
+	}
 	if len(e.Rules()) == 1 { // the most frequent case
 		d.count(e, 0, 1)
 	} else {

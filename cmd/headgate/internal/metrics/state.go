@@ -52,6 +52,38 @@ func (m *Metrics) Store(state func() StoreState) {
 	})
 }
 
+// OverridesState is the state of the overrides in the store.
+type OverridesState struct {
+	Entries  int       // entries that have not ended
+	Ignored  int       // entries without an effect
+	Revision uint64    // number of changes of the entries
+	Checked  time.Time // last time at which the store confirmed the entries; zero if it never has
+	Polls    uint64
+	Failed   uint64
+	Restored uint64 // number of times that lost entries were saved again
+}
+
+// Overrides adds metrics of the overrides in the store. The function state is called at
+// each scrape.
+func (m *Metrics) Overrides(state func() OverridesState) {
+	m.gaugeFunc("overrides", "Overrides in the store that have not ended.", func() float64 { return float64(state().Entries) })
+	m.gaugeFunc("overrides_without_effect", "Overrides in the store whose policy does not exist or does not accept their limits.",
+		func() float64 { return float64(state().Ignored) })
+	m.gaugeFunc("overrides_revision", "Revision of the overrides in the store, equal at all instances within a second of a change.",
+		func() float64 { return float64(state().Revision) })
+	m.gaugeFunc("overrides_checked_timestamp_seconds", "Unix time at which the store last confirmed the overrides; 0 if it never has.", func() float64 {
+		if s := state(); !s.Checked.IsZero() {
+			return float64(s.Checked.UnixMilli()) / 1e3
+		}
+		return 0
+	})
+	m.counterFunc("overrides_polls_total", "Polls of the store for overrides.", func() float64 { return float64(state().Polls) })
+	m.counterFunc("overrides_polls_failed_total", "Polls of the store for overrides that failed; the last known overrides stay in effect.",
+		func() float64 { return float64(state().Failed) })
+	m.counterFunc("overrides_restored_total", "Times that this instance saved overrides again that the store had lost.",
+		func() float64 { return float64(state().Restored) })
+}
+
 // LeaseState has the counts of a store with leases.
 type LeaseState struct {
 	Keys     int   // keys that are leased

@@ -41,6 +41,21 @@ func (p Pattern) String() string { return p.text }
 // IsExact reports whether the pattern has no star, so that it matches a single text.
 func (p Pattern) IsExact() bool { return len(p.parts) < 2 }
 
+// Prefix returns the text before the first star, and Suffix the text after the last star.
+// Every text that the pattern matches begins and ends with them. For a pattern without a
+// star, both are the whole text.
+func (p Pattern) Prefix() string { return p.part(0) }
+
+// Suffix returns the text after the last star; see [Pattern.Prefix].
+func (p Pattern) Suffix() string { return p.part(len(p.parts) - 1) }
+
+func (p Pattern) part(i int) string {
+	if len(p.parts) == 0 { // the zero value
+		return ""
+	}
+	return p.parts[i]
+}
+
 // Literals returns the number of bytes of the pattern without stars. Of two patterns,
 // the one with more of them is usually the narrower.
 func (p Pattern) Literals() int { return len(p.text) - max(0, len(p.parts)-1) }

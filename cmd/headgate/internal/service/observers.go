@@ -2,11 +2,14 @@ package service
 
 import (
 	"log/slog"
+	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/activity"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
+	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 	"github.com/headgate/headgate/lease"
@@ -16,17 +19,20 @@ import (
 // observers count and log the decisions of the service.
 type observers struct {
 	*metrics.Metrics
-	denials *metrics.Denials
+	denials  *metrics.Denials
+	outages  *activity.Outages
+	timeline *activity.Timeline
 }
 
 func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
 	denials := metrics.NewDenials(&metrics.DenialOptions{
 		Log: log, PerSecond: c.Log.Denials, LogKeys: c.Log.Keys, TopKeys: c.Admin.Keys, Secret: string(c.Log.HashSecret),
 	})
-	o := &observers{denials: denials, Metrics: metrics.New(&metrics.Options{
+	o := &observers{denials: denials, outages: &activity.Outages{}, Metrics: metrics.New(&metrics.Options{
 		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials,
 	})}
 	o.Log(droppedLines)
+	o.timeline = o.NewTimeline(time.Now())
 	return o
 }
 
@@ -55,6 +61,16 @@ func (o *observers) report(store headgate.Store, live *config.Live, rls *rlsapi.
 	if client != nil {
 		o.XDS(func() metrics.XDSState { return metrics.XDSState(client.State()) })
 	}
+}
+
+// reportOverrides adds the state of the overrides in the store to the metrics.
+func (o *observers) reportOverrides(live *overrides.Live) {
+	o.Overrides(func() metrics.OverridesState {
+		s := live.Status()
+		return metrics.OverridesState{
+			Entries: s.Entries, Ignored: s.Ignored, Revision: s.Revision, Checked: s.Checked, Polls: s.Polls, Failed: s.Failed, Restored: s.Restored,
+		}
+	})
 }
 
 func envoyState(counted rlsapi.Stats, milliseconds bool) metrics.EnvoyState {

@@ -47,7 +47,8 @@ func (l listener) forOperators() bool { return l.name == "admin" || l.name == "m
 
 func newAdminHandler(p *parts) *admin.Handler {
 	return admin.New(&admin.Options{
-		Token:   string(p.config.Admin.Token),
+		Gate:    p.gates.admin,
+		API:     newAdminAPI(p),
 		Health:  p.health,
 		Metrics: p.observers.Handler(),
 		Config:  func(w io.Writer) error { return p.live.Config().Print(w) },

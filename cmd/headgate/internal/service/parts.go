@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/httpapi"
+	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 )
 
@@ -16,10 +17,14 @@ type parts struct {
 	version   string
 	log       *slog.Logger
 	observers *observers
+	store     headgate.Store
 	engine    *engine.Engine
 	seen      seenEngines
 	envoy     *envoyEndpoint
 	live      *config.Live
+	history   *config.History
+	gates     *gates
+	overrides *overrides.Live
 	health    *httpapi.Health
 }
 
@@ -35,15 +40,22 @@ func newParts(
 	if err != nil {
 		return nil, c.Refused(err)
 	}
+	gates, err := newGates(c, sources.Lookup)
+	if err != nil {
+		return nil, err
+	}
 	engines := seenEngines{seen.WithObserver(e, "http"), seen.WithObserver(e, "forward_auth"), seen.WithObserver(e, "resp"), seen.WithObserver(e, "grpc")}
 	v, err := newEnvoy(engines.grpc, c, log)
 	if err != nil {
 		return nil, err
 	}
-	live := startConfig(sources, c, e, log)
+	history := &config.History{}
+	live := startConfig(sources, c, func(c *config.Config) error { return gates.applyTo(e, c) }, history, log)
+	stored := overrides.New(&overrides.Options{Store: store, Engine: e, Log: log, Every: c.OverridesPoll})
 	seen.report(store, live, v.handler, v.client, c.Envoy.ResponseMS)
+	seen.reportOverrides(stored)
 	health := httpapi.NewHealth(e, healthOptions(c, live, v, seen))
-	return &parts{c, version, log, seen, e, engines, v, live, health}, nil
+	return &parts{c, version, log, seen, store, e, engines, v, live, history, gates, stored, health}, nil
 }
 
 // healthOptions returns the options for /readyz, which are the same on every listener.

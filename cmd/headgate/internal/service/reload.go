@@ -10,13 +10,20 @@ import (
 	"syscall"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
-	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 )
 
-// startConfig returns a reloadable configuration whose changes are applied to e. It
-// logs the warnings of the first configuration.
-func startConfig(sources config.Sources, first *config.Config, e *engine.Engine, log *slog.Logger) *config.Live {
-	live := config.Start(sources, first, func(c *config.Config) error { return e.Apply(c.Engine()) }, func(r config.Reload) { logReload(log, r) })
+// startConfig returns a reloadable configuration whose changes are applied with apply and
+// added to history. It logs the warnings of the first configuration.
+func startConfig(
+	sources config.Sources, first *config.Config, apply func(*config.Config) error, history *config.History, log *slog.Logger,
+) (live *config.Live) {
+	live = config.Start(sources, first, apply, func(r config.Reload) {
+		if r.Err == nil && !r.Settling {
+			history.Add(live.Config(), r.Status)
+		}
+		logReload(log, r)
+	})
+	history.Add(first, live.Status())
 	logWarnings(log, first.Warnings)
 	return live
 }

@@ -91,7 +91,7 @@ func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, err
 		mounted[demoPath+"/"] = page
 	}
 	handler := httpapi.New(p.seen.http, &httpapi.Options{
-		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard,
+		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard, Access: p.gates.http,
 	})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,

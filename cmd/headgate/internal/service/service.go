@@ -43,7 +43,7 @@ type Service struct {
 func New(opts *Options) (*Service, error) {
 	lines, log := openLog(&opts.Config.Log, opts.Log)
 	seen := newObservers(opts.Config, opts.Version, log, lines.Dropped)
-	store, err := openStore(opts.Config, LogStoreEvents(log), seen)
+	store, err := openStore(opts.Config, LogStoreEvents(log), seen, seen.outages)
 	if err != nil {
 		closeLog(lines)
 		return nil, err
@@ -71,6 +71,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer addBallast()()
 	defer followConfig(ctx, s.parts.live, s.parts.log)()
 	defer inBackground(ctx, s.parts.envoy.follow)()
+	s.parts.overrides.Load(ctx)
+	defer inBackground(ctx, s.parts.overrides.Run)()
+	defer inBackground(ctx, s.parts.observers.timeline.Run)()
 	if !s.parts.reloads() {
 		hangup.Release()
 	}
