@@ -1,7 +1,7 @@
 // The changes that an operator can make: reset, refund, debit, override, block, and the end of a hold or an override.
 
 import { ask, choice, field } from './dialog.js';
-import { counted, whole } from './words.js';
+import { counted, limitsOf, whole } from './words.js';
 
 const ENDS = [
   ['1h', 'in 1 hour'], ['4h', 'in 4 hours'], ['24h', 'in 24 hours'], ['168h', 'in 7 days'], ['date', 'at a time …'], ['', 'never: until it is removed'],
@@ -80,12 +80,12 @@ export class Actions {
     const until = ends === 'date' ? { until: new Date(date).toISOString() } : ends ? { ttl: ends } : {};
     const { overrides } = await this.api.post('overrides/set', { overrides: [{ ...override, ...until, reason: why }] });
     const [set] = overrides;
-    return `${set.policy}: ${set.target} is now ${set.limits.join(', ')}${set.until ? ` until ${new Date(set.until).toLocaleString('en-GB')}` : ''}`;
+    return `${set.policy}: ${set.target} is now ${limitsOf(set.limits)}${set.until ? ` until ${new Date(set.until).toLocaleString('en-GB')}` : ''}`;
   }
 
   remove({ policy, target, limits }) {
     this.#ask({
-      title: 'Remove an override', ok: 'Remove', danger: true, text: `The limits of the policy ${policy} apply to ${target} again, instead of ${limits.join(', ')}.`,
+      title: 'Remove an override', ok: 'Remove', danger: true, text: `The limits of the policy ${policy} apply to ${target} again, instead of ${limitsOf(limits)}.`,
       fields: [reason()],
       run: async (given) => {
         const { removed } = await this.api.post('overrides/remove', { overrides: [{ policy, target }], ...given });

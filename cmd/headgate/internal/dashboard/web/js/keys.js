@@ -2,7 +2,7 @@
 
 import { $, cells, el, list, press, replace, setAttribute, setText, show } from './dom.js';
 import { nameOf, unkey } from './policies.js';
-import { counted, duration, perSecond, when, whole } from './words.js';
+import { counted, duration, limitsOf, perSecond, when, whole } from './words.js';
 
 const HOT = 15; // rows of hot keys
 const OVERRIDES = 100; // rows of overrides
@@ -90,7 +90,7 @@ export class Keys {
       el('button', { type: 'button', class: 'quiet danger writes', onclick: () => this.actions.remove(entry) }, 'Remove', el('span', { class: 'hidden' }, ` the override of ${entry.target}`)),
     ].filter(Boolean);
     return el('tr', {}, el('th', { scope: 'row', class: 'of-key' }, el('code', {}, entry.target)),
-      ...cells(entry.policy, el('code', {}, entry.limits.join(', ')), ['', ''],
+      ...cells(entry.policy, el('code', {}, limitsOf(entry.limits)), ['', ''],
         ['reason', entry.reason ?? '', ' ', el('small', {}, `${entry.author}, ${when(entry.created)}`), entry.ignored ? el('small', { class: 'no' }, ` no effect: ${entry.ignored}`) : ''],
         ['act', ...buttons]));
   }

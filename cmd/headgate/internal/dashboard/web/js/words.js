@@ -70,3 +70,6 @@ export function when(time, now = Date.now()) {
 }
 
 export const counted = (n, one, many) => `${whole(n)} ${n === 1 ? one : many}`;
+
+// limitsOf is the limits of an override as text. A blocked key has a limit of 0.
+export const limitsOf = (limits) => limits.map((limit) => (/^0\b/.test(limit) || limit === 'block' ? 'blocked' : limit)).join(', ');
