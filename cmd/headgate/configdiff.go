@@ -24,7 +24,7 @@ files start with unused keys and a store in memory. The formats of logs are
 those of headgate replay.
 
 A log has no host and no header fields. --host is the host of all requests.
-Keys made of header fields, cookies or queries are empty, with a warning.
+Keys made of header fields are empty, with a warning.
 With --policy, the routes do not matter: every request is a check of this policy
 in both files, with the key that --key makes from the log, as in headgate
 replay. JSON lines contain a key, so they require --policy.

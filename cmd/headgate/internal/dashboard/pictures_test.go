@@ -32,7 +32,9 @@ policies:
 		t.Fatalf("set an override: got status %d", status)
 	}
 	v.until("document.querySelectorAll('#denial-table tbody tr').length > 20")
-	v.until("document.documentElement.dataset.polled > 100")
+	for polls := 10; polls <= 100; polls += 10 {
+		v.until("document.documentElement.dataset.polled > %d", polls)
+	}
 	for _, scheme := range []struct {
 		name string
 		dark bool

@@ -44,7 +44,7 @@ func TestWidths(t *testing.T) {
 	s := start(t, policies)
 	v := open(t, s, desktop)
 	v.fill()
-	v.load("#key=bob&keys=overrides&policy=login")
+	v.load("#key=bob&keys=overrides&policy=api")
 	v.shows("[data-policy=login] .verdict", "denied now")
 	v.shows("#key-table tbody", "pattern:")
 	for _, look := range looks {

@@ -1,7 +1,7 @@
 // The state of one key under its policies, live: once per second while it is open.
 
 import { spark, svg } from './chart.js';
-import { $, cells, el, list, replace, setAttribute, setText, show } from './dom.js';
+import { $, el, list, replace, setAttribute, setText, show } from './dom.js';
 import { duration, when, whole, counted } from './words.js';
 
 const POINTS = 120; // seconds of history
@@ -149,10 +149,11 @@ export class Inspector {
     const key = this.address.get('key');
     return replace(element, [records, this.canWrite], () => [
       el('h4', {}, `${counted(records.open, `open ${kind}`, `open ${kind}s`)} of ${counted(records.units, 'unit', 'units')}`),
-      records.list.length > 0 && el('table', {}, el('tbody', {}, ...records.list.map((record) => el('tr', {}, ...cells(
-        el('code', {}, record.id_hash.slice(0, 12)), ['num', counted(record.units, 'unit', 'units')], `${record.begin ? `since ${when(record.begin)}, ` : ''}until ${when(record.deadline)}`,
-        kind === 'hold' && this.canWrite ? el('button', { type: 'button', class: 'quiet', onclick: () => this.actions.cancel(policy, key, record) },
-          'Cancel', el('span', { class: 'hidden' }, ` the hold ${record.id_hash.slice(0, 12)}`)) : ''))))),
+      records.list.length > 0 && el('ul', { class: 'records' }, ...records.list.map((record) => el('li', {},
+        el('code', {}, record.id_hash.slice(0, 12)), el('span', {}, counted(record.units, 'unit', 'units')),
+        el('span', {}, `${record.begin ? `since ${when(record.begin)}, ` : ''}until ${when(record.deadline)}`),
+        kind === 'hold' && this.canWrite && el('button', { type: 'button', class: 'quiet', onclick: () => this.actions.cancel(policy, key, record) },
+          'Cancel', el('span', { class: 'hidden' }, ` the hold ${record.id_hash.slice(0, 12)}`))))),
       records.open > records.list.length && el('p', { class: 'hint' }, `and ${whole(records.open - records.list.length)} more`),
     ]);
   }

@@ -32,7 +32,7 @@ export class Keys {
   }
 
   #columns(...names) {
-    replace($('key-table').tHead, names, () => el('tr', {}, ...names.map((name) => el('th', { scope: 'col', class: name.startsWith('#') ? 'num' : null }, name.replace('#', '')))));
+    replace($('key-table').tHead, names, () => el('tr', {}, ...names.map((name) => el('th', { scope: 'col', class: name.startsWith('#') ? 'num' : null }, name ? name.replace('#', '') : el('span', { class: 'hidden' }, 'Actions')))));
   }
 
   #show(entries, id, make, update) {

@@ -65,5 +65,5 @@ export class Audit {
 function make({ time, author, action, instance, policy, target, key, before, after, reason }) {
   const change = [before, after].filter(Boolean).join(' → ');
   return el('tr', {}, el('th', { scope: 'row' }, el('time', { datetime: time, title: instance }, when(time))),
-    ...cells(author, action, policy ?? '', target || key ? el('code', {}, target ?? key) : '', ['change', change], ['reason', reason ?? '']));
+    ...cells(author, action, policy ?? '', target || key ? el('code', {}, key ?? target) : '', ['change', change], ['reason', reason ?? '']));
 }
