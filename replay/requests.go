@@ -113,7 +113,8 @@ func (q *request) whole() Request {
 		result.Key = text
 		return result
 	}
-	for _, field := range []*string{&result.Address, &result.User, &result.Method, &result.Path} { // the order of keyFields
+	// The fields are in the order of keyFields.
+	for _, field := range []*string{&result.Address, &result.User, &result.Method, &result.Path} {
 		*field, text, _ = strings.Cut(text, "\n")
 	}
 	return result

@@ -74,7 +74,8 @@ func (c *diffCounter) addNewly(key string, policies []string) {
 	k.Policies = strings.Join(policies, ", ")
 }
 
-// diffResult is the result of “headgate config diff”, in the structure of the JSON output.
+// diffResult is the result of “headgate config diff”, in the structure of the JSON
+// output.
 type diffResult struct {
 	Old          diffFile     `json:"old"`
 	New          diffFile     `json:"new"`

@@ -22,7 +22,7 @@ var Fonts = []struct{ Name, Style string }{
 // Layout describes a page for [Browser.LayoutFaults], with CSS selectors.
 type Layout struct {
 	Long    map[string]string `json:"long"`    // the longest text of an element, by its id
-	Ignored string            `json:"ignored"` // elements that nobody sees
+	Ignored string            `json:"ignored"` // elements that are not visible
 	Scrolls string            `json:"scrolls"` // elements that scroll horizontally
 	Boxes   string            `json:"boxes"`   // elements whose texts must not stick out above or below
 	Bar     string            `json:"bar"`     // a bar that may stick to an edge of the screen
@@ -47,7 +47,7 @@ const layoutFaults = `(style, { long, ignored, scrolls, boxes: boxed, bar: barSe
 	const former = Object.keys(long).map((id) => [id, document.getElementById(id).textContent]);
 	for (const id in long) document.getElementById(id).textContent = long[id];
 	const faults = new Set();
-	const say = (what, e) => faults.add(what + ': ' + (e.id || e.className || e.tagName) + ' ' + (e.innerText ?? '').trim().slice(0, 24));
+	const add = (what, e) => faults.add(what + ': ' + (e.id || e.className || e.tagName) + ' ' + (e.innerText ?? '').trim().slice(0, 24));
 	const seen = (e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest(ignored);
 
 	const wider = document.documentElement.scrollWidth - document.documentElement.clientWidth;
@@ -68,11 +68,11 @@ const layoutFaults = `(style, { long, ignored, scrolls, boxes: boxed, bar: barSe
 				if (getComputedStyle(box).display === 'contents' || getComputedStyle(box).display === 'inline') continue;
 				const b = box.getBoundingClientRect();
 				if (r.left < b.left - 1 || r.right > b.right + 1) {
-					say('text sticks out of ' + (box.id || box.className || box.tagName) + ', ' + Math.round(r.left - b.left) + ' to ' + Math.round(r.right - b.left) + ' of ' + Math.round(b.width) + ' px', e);
+					add('text sticks out of ' + (box.id || box.className || box.tagName) + ', ' + Math.round(r.left - b.left) + ' to ' + Math.round(r.right - b.left) + ' of ' + Math.round(b.width) + ' px', e);
 					break;
 				}
 				if (box.matches(boxed) && (r.top < b.top - 1 || r.bottom > b.bottom + 1))
-					say('text sticks out below or above ' + (box.id || box.className || box.tagName), e);
+					add('text sticks out below or above ' + (box.id || box.className || box.tagName), e);
 			}
 		}
 	}
@@ -82,13 +82,13 @@ const layoutFaults = `(style, { long, ignored, scrolls, boxes: boxed, bar: barSe
 	const sticks = bar && getComputedStyle(bar).position === 'sticky';
 	controls.forEach((e, i) => {
 		const a = boxes[i];
-		if (a.height < 24 || a.width < 24) say('too small to press, ' + Math.round(a.width) + ' x ' + Math.round(a.height) + ' px', e);
-		if (e.matches('button, summary') && (e.scrollWidth > e.clientWidth + 2 || e.scrollHeight > e.clientHeight + 2)) say('cut off', e);
+		if (a.height < 24 || a.width < 24) add('too small to press, ' + Math.round(a.width) + ' x ' + Math.round(a.height) + ' px', e);
+		if (e.matches('button, summary') && (e.scrollWidth > e.clientWidth + 2 || e.scrollHeight > e.clientHeight + 2)) add('cut off', e);
 		for (let k = 0; k < i; k++) {
 			if (sticks && bar.contains(e) !== bar.contains(controls[k])) continue; // it can be scrolled out from under the bar
 			const b = boxes[k];
 			if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
-				say('lies over ' + (controls[k].id || controls[k].innerText), e);
+				add('lies over ' + (controls[k].id || controls[k].innerText), e);
 		}
 	});
 	if (sticks && bar.offsetHeight > innerHeight / 2.5) faults.add('the bar takes ' + bar.offsetHeight + ' px of ' + innerHeight);
@@ -96,8 +96,8 @@ const layoutFaults = `(style, { long, ignored, scrolls, boxes: boxed, bar: barSe
 	return [...faults];
 }`
 
-// OnlyFont returns an environment variable for [Start]: a configuration of fontconfig with
-// the fonts in one folder below /usr/share/fonts, of which font is the default.
+// OnlyFont returns an environment variable for [Start]: a configuration of fontconfig
+// with the fonts in one folder below /usr/share/fonts, of which font is the default.
 // scripts/setup installs them.
 func OnlyFont(t testing.TB, folder, font string) string {
 	t.Helper()

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
 )
 
-// TestDashboardInChromium uses every control in a real browser, and compares what the page
-// shows with the service.
+// TestDashboardInChromium uses every control in a real browser, and compares what the
+// page shows with the service.
 func TestDashboardInChromium(t *testing.T) {
 	t.Parallel()
 	s := start(t, policies)

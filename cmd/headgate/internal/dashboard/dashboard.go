@@ -2,10 +2,10 @@
 // and the denials of each policy, the store, the configuration and the audit, and it
 // inspects and changes single keys.
 //
-// The package serves only static files, which contain no data and therefore need no token.
-// All data comes from the admin API, which the page calls from the browser with the token
-// that the user enters. The page keeps the token in the tab and sends it in the field
-// Authorization. There are no cookies, so pages of other sites cannot use it.
+// The package serves only static files, which contain no data and therefore need no
+// token. All data comes from the admin API, which the page calls from the browser with
+// the token that the user enters. The page keeps the token in the tab and sends it in
+// the field Authorization. There are no cookies, so pages of other sites cannot use it.
 package dashboard
 
 import (

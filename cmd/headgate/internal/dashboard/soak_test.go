@@ -49,7 +49,8 @@ func (s sample) String() string {
 }
 
 // TestSoak keeps the page open under load: neither the tab nor the process grows. With
-// -soak 1h it runs in real time; else the clock of the page is up to twenty times as fast.
+// -soak 1h it runs in real time; else the clock of the page is up to twenty times as
+// fast.
 func TestSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("this test takes twenty seconds")
@@ -131,8 +132,8 @@ func (v visitor) sample(begin time.Time) sample {
 	return one
 }
 
-// load sends checks at a rate, a part of which is denied. The returned function stops, and
-// returns their number and the duration.
+// load sends checks at a rate, a part of which is denied. The returned function stops,
+// and returns their number and the duration.
 func (s *running) load(t testing.TB, rate int) (stop func() (sent int, lasted time.Duration)) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.resp)

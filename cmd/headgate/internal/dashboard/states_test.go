@@ -19,7 +19,7 @@ admin:
     - {name: ben, token: read-token-of-the-test, scopes: [read]}
 ` + policies
 
-// failing forwards requests to the service until it is told to fail.
+// failing forwards requests to the service until it is set to fail.
 type failing struct {
 	down, slow atomic.Bool
 	forbidden  atomic.Bool

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// traffic sends requests of several customers, as a real service would get them, until the
-// returned function is called.
+// traffic sends requests of several customers, as a real service would get them, until
+// the returned function is called.
 func (s *running) traffic(t testing.TB) (stop func()) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.resp)

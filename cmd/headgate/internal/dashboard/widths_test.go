@@ -7,8 +7,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
 )
 
-// looks are viewports from a small phone to a wide screen. 200 % zoom halves the width and
-// height in CSS pixels and doubles the density; 200 % text size changes neither.
+// looks are viewports from a small phone to a wide screen. 200 % zoom halves the width
+// and height in CSS pixels and doubles the density; 200 % text size changes neither.
 var looks = []chromium.View{
 	{Width: 320, Height: 568, Phone: true},
 	{Width: 390, Height: 844, Phone: true},

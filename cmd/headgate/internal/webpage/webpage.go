@@ -1,7 +1,7 @@
 // Package webpage serves embedded web pages: the demo page and the dashboard. A page is a
 // folder web with page.html, style.css and ES modules in js, without a build step. The
-// package adds what the pages share: colours, icon, basic styles, the choice of the theme,
-// and announcements for screen readers.
+// package adds what the pages share: colours, icon, basic styles, the choice of the
+// theme, and announcements for screen readers.
 //
 // All files have the same origin; the Content-Security-Policy of [Harden] permits no
 // others, no inline scripts and no inline styles. All paths in a page are relative, so it

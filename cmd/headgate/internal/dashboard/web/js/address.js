@@ -17,7 +17,7 @@ export class Address extends EventTarget {
 
   get(name) { return this.values[name]; }
 
-  // set changes some of the values and tells the listeners. It adds no entry to the history of the browser.
+  // set changes some of the values and notifies the listeners. It adds no entry to the history of the browser.
   set(values) {
     if (Object.entries(values).every(([name, value]) => this.values[name] === value)) return;
     Object.assign(this.values, values);

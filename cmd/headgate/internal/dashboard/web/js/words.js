@@ -35,7 +35,7 @@ export function milliseconds(us) {
   return us < 10_000 ? `${Number((us / 1000).toPrecision(2))} ms` : `${whole(us / 1000)} ms`;
 }
 
-// duration is a rounded-up length of time: nobody retries too early.
+// duration is a rounded-up length of time: a client that waits so long does not retry too early.
 export function duration(ms) {
   if (ms <= 0) return '0 s';
   if (ms < 1000) return `${Math.ceil(ms)} ms`;
