@@ -19,8 +19,8 @@ type HoldRecord struct {
 // HoldList is a part of the open holds and leases of a key, and their totals.
 type HoldList struct {
 	Records []HoldRecord // in the order in which they were opened
-	// Holds and Leases are the numbers of all open holds and leases, also of those that
-	// are not in Records, and Held and Leased their units.
+	// Holds and Leases are the numbers of all open holds and leases of the key, whether
+	// or not Records has them. Held and Leased are their units.
 	Holds, Leases int
 	Held, Leased  int64
 }
@@ -32,8 +32,9 @@ type HoldLister interface {
 	Bound
 
 	// ListHolds returns at most most records, after the first skip ones. It changes
-	// nothing, and leaves out what has expired by now. Between two calls, records can be
-	// added and removed, so a page can repeat or miss some. It returns [ErrUnsupported] if
-	// the algorithm has no holds, or if a store that is wrapped cannot list them.
+	// nothing, and leaves out what has expired by now. Between two calls, records can
+	// be added and removed, so a page can repeat or miss some. It returns
+	// [ErrUnsupported] if the algorithm has no holds, or if a store that is wrapped
+	// cannot list them.
 	ListHolds(ctx context.Context, now Instant, key string, skip, most int) (HoldList, error)
 }

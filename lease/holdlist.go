@@ -14,8 +14,8 @@ func (b *leasedBound) ListHolds(ctx context.Context, now headgate.Instant, key s
 }
 
 // ListHolds lists the open holds of a key in the inner store; see [headgate.HoldLister].
-// The slots that a process has taken in advance are holds, and those that it opens in
-// memory are not listed.
+// The slots that a process has taken in advance are listed as holds. The holds that it
+// opens in memory are not listed.
 func (b *slotBound) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, most int) (headgate.HoldList, error) {
 	return listHolds(ctx, b.Bound, now, key, skip, most)
 }

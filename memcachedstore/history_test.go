@@ -26,8 +26,8 @@ func faultSuite(addr string) faults.Suite {
 	return s
 }
 
-// runFaults checks histories under each fault, and histories with holds. In a short test
-// there are holds under the first fault only.
+// runFaults checks histories under each fault, and histories with holds, with overrides and
+// with bans. In a short test, these are under the first fault only.
 func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
 	s.Run(t, all...)
 	s.Holds = true
@@ -38,6 +38,10 @@ func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
 		all = all[:1]
 	}
 	t.Run("holds", func(t *testing.T) { s.Run(t, all...) })
+	s.Holds, s.Overrides = false, true
+	t.Run("overrides", func(t *testing.T) { s.Run(t, all...) })
+	s.Overrides, s.Bans = false, true
+	t.Run("bans", func(t *testing.T) { s.Run(t, all...) })
 }
 
 // transparentDeadline is the deadline under transparent faults, for a busy machine.

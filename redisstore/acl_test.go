@@ -48,6 +48,19 @@ func exerciseAlgorithms(ctx context.Context, s *redisstore.Store, instant headga
 	return nil
 }
 
+// exerciseDocuments saves, loads and removes a document.
+func exerciseDocuments(ctx context.Context, s *redisstore.Store) error {
+	version, err := s.SaveDocument(ctx, "acl", 0, []byte("x"))
+	if err != nil {
+		return err
+	}
+	if _, err := s.LoadDocument(ctx, "acl", 0); err != nil {
+		return err
+	}
+	_, err = s.SaveDocument(ctx, "acl", version, nil)
+	return err
+}
+
 // exerciseHolds opens and commits two holds. The record of the first one is then dropped.
 func exerciseHolds(ctx context.Context, b headgate.HoldBound, now headgate.Instant) error {
 	for range 2 {
@@ -128,7 +141,7 @@ func exerciseStore(t *testing.T, url string) error {
 		if err != nil {
 			t.Fatal(err)
 		}
-		errs = append(errs, exerciseAlgorithms(t.Context(), s, now), s.Close())
+		errs = append(errs, exerciseAlgorithms(t.Context(), s, now), exerciseDocuments(t.Context(), s), s.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -34,8 +34,8 @@ func faultSuite(url string, opts redisstore.Options) faults.Suite {
 // one's knowledge.
 var noDenialCache = redisstore.Options{DenialCacheTTL: -1}
 
-// runFaults checks histories under each fault, and histories with holds. In a short test
-// there are holds under the first fault only.
+// runFaults checks histories under each fault, and histories with holds, with overrides and
+// with bans. In a short test, these are under the first fault only.
 func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
 	s.Run(t, all...)
 	s.Holds = true
@@ -46,6 +46,10 @@ func runFaults(t *testing.T, s faults.Suite, all ...faults.Fault) {
 		all = all[:1]
 	}
 	t.Run("holds", func(t *testing.T) { s.Run(t, all...) })
+	s.Holds, s.Overrides = false, true
+	t.Run("overrides", func(t *testing.T) { s.Run(t, all...) })
+	s.Overrides, s.Bans = false, true
+	t.Run("bans", func(t *testing.T) { s.Run(t, all...) })
 }
 
 // transparentDeadline is the deadline under transparent faults, for a busy machine.

@@ -1,6 +1,6 @@
--- The open holds of a key, for operators. The reply is the instant of the server in µs, in
--- 8 bytes, then 's' and the value of a string, or 'h' and the holds of a log that is a
--- hash; see holdvalue.lua and log.lua. It has only the instant if there is no key.
+-- The open holds of a key, for operators. The reply is the instant of the server in µs,
+-- in 8 bytes, then 's' and the value of a string, or 'h' and the holds of a log that is
+-- a hash; see holdvalue.lua and log.lua. It has only the instant if there is no key.
 local clock = redis.call('TIME')
 local now = struct.pack('<d', clock[1] * 1000000 + clock[2])
 local value = redis.pcall('GET', KEYS[1])

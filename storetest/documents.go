@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -182,6 +183,7 @@ func checkConcurrentDocuments(ts *tester) {
 			if err != nil {
 				return err
 			}
+			runtime.Gosched() // others load the same version
 			_, err = store.SaveDocument(background, name, d.Version, append(d.Content, 'x'))
 			switch {
 			case err == nil:

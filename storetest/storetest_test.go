@@ -140,7 +140,7 @@ var caughtBy = map[fault][]string{
 
 func TestReferenceStorePasses(t *testing.T) {
 	t.Parallel()
-	Options{Decisions: 60_000, Rounds: 100}.Run(t, func(*testing.T) headgate.Store { return newReference(none) })
+	Options{Decisions: 60_000, Rounds: 100}.Run(t, func(*testing.T) headgate.Store { return newDocumentReference(newReference(none)) })
 }
 
 // TestReferenceStorePassesWithAllOptions runs traces concurrently and inspects TTLs.
@@ -216,6 +216,8 @@ func runCheck(name string, f fault) error {
 			return &naiveLists{naiveHolds: &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}}
 		case holdsRefund, holdsLeak, slotsAreCounted:
 			return &naiveHolds{reference: r, holds: make(map[headgate.HoldID]int64)}
+		case documentsKeepVersion, documentsIgnoreVersion, documentsCutLarge, documentsAnyName, documentsAfterClose:
+			return newDocumentReference(r)
 		}
 		return r
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/headgate/headgate/clientaddr"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/routing"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
 	"github.com/headgate/headgate/cmd/headgate/internal/suggest"
@@ -31,8 +33,8 @@ the key for each policy, and the decision. No units are consumed.
 
 Use --policy and --key to explain a check of one policy instead of a request.
 
-With the store memory://, every key is unused, because the state in memory of
-another process is not accessible.`
+With the store memory://, every key is unused and there are no overrides in
+the store, because the memory of another process is not accessible.`
 
 const explainExamples = `  headgate explain --config headgate.yaml --method POST \
       --host shop.example.com --path /login --remote-addr 203.0.113.9
@@ -117,6 +119,10 @@ func (x *explaining) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	e, err := engine.New(store, c.Engine())
 	if err != nil {
 		return reported(c.Refused(err))
+	}
+	stored := overrides.New(&overrides.Options{Store: store, Engine: e, Log: slog.New(slog.DiscardHandler)})
+	if stored.Load(ctx); stored.Status().Err != nil {
+		fmt.Fprintln(stderr, "headgate: the store is not available; overrides in the store are not shown")
 	}
 	result, err := x.explain(ctx, c, e.ActiveConfig(), request)
 	if err != nil {
@@ -260,10 +266,11 @@ func explainPolicy(
 	if err := active.Decide(ctx, headgate.Peek, []engine.Check{check}, &a); err != nil {
 		return nil, err
 	}
-	p, override := c.Policies[check.Policy], active.OverrideOf(check.Policy, check.Key)
+	p := c.Policies[check.Policy]
+	override, inStore := active.AppliedOverride(check.Policy, check.Key)
 	result := &explainedPolicy{
 		Policy: check.Policy, Algorithm: algorithmsOf(a.Rules), KeyBy: p.Key.String(), Key: check.Key,
-		Override: override != "", OverriddenBy: override,
+		Override: override != "", OverriddenBy: override, OverrideInStore: inStore,
 		Enforced: !a.Unenforced, Allowed: a.Allowed, shadow: len(a.Shadows) > 0,
 	}
 	if result.shadow {

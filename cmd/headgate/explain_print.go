@@ -38,7 +38,9 @@ type explainedPolicy struct {
 	Key       string `json:"key"`
 	Override  bool   `json:"override"`
 	// OverriddenBy is the override that applies to the key, such as key:acme.
-	OverriddenBy string           `json:"overridden_by,omitempty"`
+	OverriddenBy string `json:"overridden_by,omitempty"`
+	// OverrideInStore is true if the override is in the store and not in the file.
+	OverrideInStore bool `json:"override_in_store,omitempty"`
 	Enforced     bool             `json:"enforced"`
 	Allowed      bool             `json:"allowed"` // decision of this policy alone, even if it is in shadow mode
 	Limits       []explainedLimit `json:"limits"`
@@ -124,7 +126,11 @@ func (p *explainedPolicy) print(b *strings.Builder) {
 	explained(b, "policy", p.Policy+", "+p.Algorithm)
 	key := fmt.Sprintf("%q (%s)", p.Key, p.KeyBy)
 	if p.Override {
-		key += ", to which the override " + p.OverriddenBy + " applies"
+		key += ", to which the override " + p.OverriddenBy + " "
+		if p.OverrideInStore {
+			key += "in the store "
+		}
+		key += "applies"
 	}
 	explained(b, "  key", key)
 	for _, l := range p.Limits {

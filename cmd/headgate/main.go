@@ -79,7 +79,8 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(printHelp)
 	root.AddCommand(
-		serveCommand(), initCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), replayCommand(),
+		serveCommand(), initCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), keyCommand(), overrideCommand(),
+		replayCommand(),
 		benchCommand(), demoCommand(), versionCommand(), checkCommand(),
 		manCommand(),
 	)

@@ -19,10 +19,10 @@ import (
 // the rare ones.
 var settingGroups = []struct{ heading, common, rare string }{
 	{"General", "enforcement", ""},
-	{"HTTP API", "http.addr trusted_proxies", "trusted_headers http.allowed_hosts http.max_connections http.max_memory_bytes"},
+	{"HTTP API", "http.addr http.token trusted_proxies", "trusted_headers http.allowed_hosts http.insecure http.max_connections http.max_memory_bytes"},
 	{
 		"Redis-compatible endpoint (RESP)", "resp.addr resp.user resp.password",
-		"resp.event_loops resp.max_clients resp.max_request_bytes resp.max_memory_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
+		"resp.insecure resp.event_loops resp.max_clients resp.max_request_bytes resp.max_memory_bytes resp.request_timeout resp.write_timeout resp.idle_timeout",
 	},
 	{
 		"Envoy rate limit service (gRPC)", "grpc.addr envoy.config envoy.xds.server envoy.shadow envoy.headers",
@@ -38,6 +38,10 @@ var settingGroups = []struct{ heading, common, rare string }{
 		"max_header_bytes header_timeout read_timeout write_timeout idle_timeout",
 	},
 	{"Logging", "log.format log.level log.denials", "log.keys log.hash_secret"},
+	{
+		"Events", "events.log events.webhook events.webhook_secret",
+		"events.webhook_old_secret events.webhook_timeout events.webhook_attempts events.keys events.interval events.queue",
+	},
 	{"Shutdown", "drain_delay shutdown_timeout", ""},
 	{
 		"TLS", "http.tls_cert http.tls_key http.client_ca",

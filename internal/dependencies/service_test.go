@@ -5,9 +5,9 @@ var serviceRules = map[string]packageRule{
 	"cmd/headgate": {
 		why: "the command line: flags and printing",
 		code: []string{
-			".", "algo", "clientaddr", "lease", "memstore", "replay", service("config"), service("demo"),
+			".", "algo", "clientaddr", "lease", "memstore", "replay", service("admin"), service("config"), service("demo"),
 			service("engine"), service("httpapi"), service("load"), service("localaccess"), service("logs"),
-			service("routing"), service("service"), service("starter"), service("storeopen"),
+			service("overrides"), service("routing"), service("service"), service("starter"), service("storeopen"),
 			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{
@@ -40,6 +40,11 @@ var serviceRules = map[string]packageRule{
 		code:  []string{"."},
 		tests: []string{"memstore", "redisstore", "internal/testserver"},
 	},
+	service("bans"): {
+		why:   "it counts the denials that it observes in the engine, and knows no interface",
+		code:  []string{".", service("engine"), service("logs")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
+	},
 	service("bounded"): {
 		why: "limits on the connections of a listener and their memory, for every interface",
 	},
@@ -49,8 +54,8 @@ var serviceRules = map[string]packageRule{
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
-			".", "algo", "lease", service("access"), service("engine"), service("localaccess"), service("routing"), service("suggest"),
-			service("tlsfiles"),
+			".", "algo", "lease", service("access"), service("engine"), service("events"), service("localaccess"), service("routing"),
+			service("suggest"), service("tlsfiles"),
 		},
 		tests: []string{"internal/leaktest", "memstore", service("httpapi")},
 	},
@@ -84,6 +89,11 @@ var serviceRules = map[string]packageRule{
 		why:   "an xDS client: it knows the protocol and neither rules nor interfaces",
 		code:  []string{service("tlsfiles")},
 		tests: []string{"internal/leaktest", "internal/testserver", service("controlplane")},
+	},
+	service("events"): {
+		why:   "it tells what it observes in the engine, and knows no interface",
+		code:  []string{".", "internal/memo", "internal/root", service("bans"), service("engine")},
+		tests: []string{"internal/leaktest", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("forwardauth"): {
 		why: "an interface knows its protocol and the engine; its tests commit holds over HTTP",
@@ -134,7 +144,7 @@ var serviceRules = map[string]packageRule{
 	},
 	service("respapi"): {
 		why:   "an interface knows its protocol and the engine",
-		code:  []string{".", service("bounded"), service("engine")},
+		code:  []string{".", service("access"), service("bounded"), service("engine")},
 		tests: []string{"algo", "internal/leaktest", "internal/mutation", "internal/testserver", "memstore", "redisstore"},
 	},
 	service("quotaclient"): {
@@ -152,8 +162,9 @@ var serviceRules = map[string]packageRule{
 	service("service"): {
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
-			".", "fallback", "lease", "memstore", service("admin"), service("config"), service("dashboard"), service("demo"), service("engine"),
-			service("envoyconfig"), service("envoyxds"), service("forwardauth"), service("hangup"),
+			".", "fallback", "lease", "memstore", service("access"), service("activity"), service("admin"), service("audit"), service("bans"),
+			service("config"), service("dashboard"), service("demo"), service("engine"), service("events"), service("envoyconfig"), service("envoyxds"),
+			service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
 		},
@@ -189,8 +200,8 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		code: []string{service("load")},
 	},
 	"github.com/cenkalti/backoff/v5": {
-		why:  "delays between attempts to reach the control plane",
-		code: []string{service("envoyxds")},
+		why:  "delays between attempts to reach the control plane, and to send webhooks",
+		code: []string{service("envoyxds"), service("events")},
 	},
 	"github.com/chromedp": {
 		why:   "a real browser in tests",
@@ -211,14 +222,19 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	},
 	"github.com/getkin/kin-openapi": {
 		why:   "it checks answers against the OpenAPI document in tests",
-		tests: []string{service("httpapi")},
+		tests: []string{service("admin"), service("httpapi")},
+	},
+	"github.com/go-json-experiment/json": {
+		why:  "it decodes JSON strictly: no unknown or duplicate names, no invalid UTF-8; the implementation of encoding/json/v2",
+		code: []string{service("admin")},
 	},
 	"github.com/prometheus": {
 		why:  "metrics",
 		code: []string{service("metrics")},
 	},
 	"github.com/rogpeppe/go-internal": {
-		why:   "scripts that test the command line",
+		why:   "scripts that test the command line, and the difference of two configurations",
+		code:  []string{service("config")},
 		tests: []string{"cmd/headgate"},
 	},
 	"github.com/santhosh-tekuri/jsonschema/v6": {

@@ -26,8 +26,8 @@ type client struct {
 	round  *round
 	sub    *subject
 	number int
-	bound  headgate.Bound
-	store  headgate.Store // store of bound
+	store  headgate.Store
+	bounds []headgate.Bound // by limit, bound to store
 	random *rand.Rand
 	last   history.Request // last operation of holds
 	frozen bool            // whether the instant of the operations does not advance
@@ -38,8 +38,11 @@ type client struct {
 func (s *round) runClient(n int, sub *subject, number int) {
 	suite := &s.run.suite
 	c := &client{
-		round: s, sub: sub, number: number, bound: sub.bounds[number%len(sub.bounds)], store: s.run.stores[number%len(sub.bounds)],
+		round: s, sub: sub, number: number, store: s.run.stores[number%len(s.run.stores)],
 		random: rand.New(rand.NewPCG(suite.Seed, uint64(s.run.histories+n)<<16|uint64(number))),
+	}
+	for _, all := range sub.bounds {
+		c.bounds = append(c.bounds, all[number%len(s.run.stores)])
 	}
 	for i := range opsBefore {
 		if i == opsBefore-1 {
@@ -118,10 +121,19 @@ func (c *client) do() history.Outcome {
 
 // send executes a random request.
 func (c *client) send(ctx context.Context) (history.Outcome, error) {
-	if c.round.run.suite.Holds && c.random.IntN(4) > 0 {
-		return c.sub.log.DoHold(ctx, c.number, c.store.(headgate.HoldStore), c.bound, c.sub.key, c.holdRequest())
+	suite := &c.round.run.suite
+	switch {
+	case suite.Holds && c.random.IntN(4) > 0:
+		return c.sub.log.DoHold(ctx, c.number, c.store.(headgate.HoldStore), c.bounds[0], c.sub.key, c.holdRequest())
+	case suite.Bans && c.random.IntN(6) == 0:
+		r := history.Request{At: c.instant(), Cost: banUnits, Hold: history.Hold{ID: 1, Verb: headgate.Debit}}
+		return c.sub.log.DoHold(ctx, c.number, c.store.(headgate.HoldStore), c.bounds[0], c.sub.key, r)
+	case suite.Overrides:
+		r, n := c.request(), c.random.IntN(len(c.bounds))
+		r.Limit = c.sub.limits[n]
+		return c.sub.log.Do(ctx, c.number, c.bounds[n], c.sub.key, r)
 	}
-	return c.sub.log.Do(ctx, c.number, c.bound, c.sub.key, c.request())
+	return c.sub.log.Do(ctx, c.number, c.bounds[0], c.sub.key, c.request())
 }
 
 // holdRequest returns a random operation of holds, or repeats the client's last one. The

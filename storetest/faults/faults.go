@@ -79,10 +79,24 @@ type Suite struct {
 	// number of them. All operations on a key are at one instant. The stores must be
 	// [headgate.HoldStore]s.
 	Holds bool
+	// Overrides makes the clients of a key use three limits in turn, as instances do that
+	// have different overrides of it for a while. All operations on a key are at one
+	// instant.
+	Overrides bool
+	// Bans makes clients ban a key with a debit that puts a large bucket into debt for 10
+	// s, and end the bans with resets, while others take units. The stores must be
+	// [headgate.HoldStore]s.
+	Bans bool
 	// Seed is the seed of the requests; the same seed gives the same requests, but not
 	// the same timing. 0 means a new random seed. Failures print the seed.
 	Seed uint64
 }
+
+// ban is the limit of a bucket that requests do not empty, and banUnits is a debit that
+// denies every request for 10 s.
+var ban = headgate.MustParseLimit("1000000000/s burst 10000000")
+
+const banUnits = int64(10*time.Second) + 10_000_000 - 1
 
 // Run tests the store under each of the given faults, in one subtest for each.
 func (s Suite) Run(t *testing.T, faults ...Fault) {
@@ -113,6 +127,9 @@ func (s Suite) withDefaults() Suite {
 	}
 	if s.Algorithms == nil {
 		s.Algorithms = model.Algorithms()
+	}
+	if s.Bans {
+		s.Algorithms = []headgate.Algorithm{headgate.TokenBucket}
 	}
 	if s.Holds {
 		s.Algorithms = slices.DeleteFunc(append(s.Algorithms, headgate.Concurrency), func(a headgate.Algorithm) bool { return !a.CanHold() })

@@ -101,7 +101,8 @@ type round struct {
 type subject struct {
 	key       string
 	onlyHolds bool             // whether only holds take units
-	bounds    []headgate.Bound // the bound rule in each store
+	limits    []headgate.Limit
+	bounds    [][]headgate.Bound // by limit, the bound rule in each store
 	log       *history.Log
 	stride    int64
 	now       atomic.Int64 // the instant of the latest operation, in µs after noon
@@ -112,22 +113,49 @@ func (s *round) prepare() error {
 	for i := range suite.Keys {
 		n := s.run.histories + i
 		a := suite.Algorithms[n%len(suite.Algorithms)]
-		limit := limitOf(a, []int64{6, 20, 60}[n/len(suite.Algorithms)%3])
-		sub := &subject{onlyHolds: a.OnlyHolds(), key: fmt.Sprintf("key %d", n), log: history.New(a, limit), stride: strides[n/len(suite.Algorithms)%len(strides)]}
-		if suite.Holds {
+		limits := suite.limitsOf(a, []int64{6, 20, 60}[n/len(suite.Algorithms)%3])
+		sub := &subject{
+			onlyHolds: a.OnlyHolds(), key: fmt.Sprintf("key %d", n), limits: limits, log: history.New(a, limits[0]),
+			stride: strides[n/len(suite.Algorithms)%len(strides)],
+		}
+		if suite.Holds || suite.Overrides {
 			sub.stride = 0
 		}
-		scope := fmt.Sprintf("faults %x %s %d", suite.Seed, s.run.fault.Name, n)
+		if err := s.bind(sub, a, n); err != nil {
+			return err
+		}
+		s.subjects = append(s.subjects, sub)
+	}
+	return nil
+}
+
+// bind binds the limits of a key to every store.
+func (s *round) bind(sub *subject, a headgate.Algorithm, n int) error {
+	scope := fmt.Sprintf("faults %x %s %d", s.run.suite.Seed, s.run.fault.Name, n)
+	for _, limit := range sub.limits {
+		var bounds []headgate.Bound
 		for _, store := range s.run.stores {
 			b, err := store.Bind(headgate.Rule{Scope: scope, Name: "rule", Limit: limit, Algorithm: a})
 			if err != nil {
 				return err
 			}
-			sub.bounds = append(sub.bounds, b)
+			bounds = append(bounds, b)
 		}
-		s.subjects = append(s.subjects, sub)
+		sub.bounds = append(sub.bounds, bounds)
 	}
 	return nil
+}
+
+// limitsOf returns the limits that clients use: one of n units, and with overrides others.
+func (s *Suite) limitsOf(a headgate.Algorithm, n int64) []headgate.Limit {
+	switch {
+	case s.Bans:
+		return []headgate.Limit{ban}
+	case s.Overrides:
+		return []headgate.Limit{limitOf(a, n), limitOf(a, 3*n), limitOf(a, n/2)}
+	default:
+		return []headgate.Limit{limitOf(a, n)}
+	}
 }
 
 // limitOf returns a limit of n units per hour, or of n units at a time.

@@ -57,6 +57,10 @@ type Request struct {
 	At   headgate.Instant // explicit instant; must not be headgate.StoreClock
 	Cost int64
 	Hold Hold // an operation of holds, which takes the place of Verb
+	// Limit is the limit of the operation, whose Bound must have it; zero means that of
+	// the log. In a history with several limits, all instants must be equal: a store may
+	// drop a state that has recovered under the last limit.
+	Limit headgate.Limit
 }
 
 // Loss is the state that a store may, by design, lose during a fault.
@@ -210,7 +214,11 @@ func (e *event) String() string {
 	if e.loss != NoLoss {
 		return span + [...]string{"", " the newest writes may be lost", " the state may be lost"}[e.loss]
 	}
-	text := fmt.Sprintf("%s client %d: %s %d at %d: ", span, e.client, e.request.name(), e.request.Cost, e.request.At)
+	under := ""
+	if e.request.Limit != (headgate.Limit{}) {
+		under = " under " + e.request.Limit.String()
+	}
+	text := fmt.Sprintf("%s client %d: %s %d at %d%s: ", span, e.client, e.request.name(), e.request.Cost, e.request.At, under)
 	switch e.outcome {
 	case Unknown:
 		return fmt.Sprintf("%sunknown: %v", text, e.err)

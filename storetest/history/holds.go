@@ -13,8 +13,8 @@ import (
 )
 
 // Hold is an operation of [headgate.HoldStore]. The zero value is none. In a history with
-// such operations, all instants must be equal, and nothing may be refunded or reset. So
-// no hold expires.
+// other operations than Debit and TakeUpTo, all instants must be equal, and nothing may be
+// refunded or reset. So no hold expires.
 type Hold struct {
 	ID   byte // id of the hold, 1 or more; any such number for Debit and TakeUpTo
 	Verb headgate.HoldVerb
@@ -63,7 +63,7 @@ func (r *Request) name() string {
 }
 
 func (l *Log) hasHolds() bool {
-	return slices.ContainsFunc(l.events, func(e event) bool { return e.request.isHold() })
+	return slices.ContainsFunc(l.events, func(e event) bool { return e.request.isHold() && e.request.Hold.Verb < headgate.Debit })
 }
 
 // DoHold is [Log.Do] for a request with an operation of holds. b was bound by s.

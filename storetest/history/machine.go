@@ -70,21 +70,29 @@ func (m *machine) do(state int, r Request) result {
 }
 
 func (m *machine) compute(state int, r Request) result {
-	k := m.keys[state].clone()
+	k, l := m.keys[state].clone(), m.limit
+	if r.Limit != (headgate.Limit{}) {
+		l = r.Limit
+	}
 	if m.holds {
-		done := k.do(m.limit, r)
+		done := k.do(l, r)
 		return result{done, []int{m.number(k)}}
 	}
 	t := int64(r.At)
-	d := apply(k.Key, m.limit, r)
+	var done answered
+	if r.isHold() { // a debit
+		done = k.doHold(l, t, r)
+	} else {
+		done.decision = apply(k.Key, l, r)
+	}
 	next := []int{m.number(k)}
-	if k.Key.Unused(m.limit, t) && next[0] != unused {
+	if k.Key.Unused(l, t) && next[0] != unused {
 		next = append(next, unused)
 	}
-	if r.Verb == headgate.Refund && m.keys[state].Key.Unused(m.limit, t) && !slices.Contains(next, state) {
+	if r.Verb == headgate.Refund && m.keys[state].Key.Unused(l, t) && !slices.Contains(next, state) {
 		next = append(next, state)
 	}
-	return result{answered{decision: d}, next}
+	return result{done, next}
 }
 
 // apply executes a request that is not one of holds.

@@ -19,8 +19,8 @@ type Counts [Outcomes]uint64
 // [Timeline] keeps.
 const Others = "others"
 
-// maxSeries is the maximum number of policies with a series of their own: those that have
-// had traffic first.
+// maxSeries is the maximum number of policies with a series of their own: the first
+// policies that have traffic.
 const maxSeries = 200
 
 // Totals are the counts of a process since its start.

@@ -7,12 +7,12 @@
 // # Access
 //
 // If tokens are configured, requests must have the header field “Authorization: Bearer
-// TOKEN”, and the token must have the scope of the operation. Without tokens, the listener
-// must be on a loopback address, which the caller of the package has to ensure. The API
-// then accepts a request only if its Host is this machine and it does not come from a page
-// of another site, so that no page in a local browser can use the API. /livez and /readyz
-// require no token, because they return no more than they do on the HTTP API. Neither do
-// Pages, which contain no data.
+// TOKEN”, and the token must have the scope of the operation. Without tokens, the
+// listener must be on a loopback address, which the caller of the package has to ensure.
+// The API then accepts a request only if its Host is this machine and it does not come
+// from a page of another site, so that no page in a local browser can use the API.
+// /livez and /readyz require no token, because they return no more than they do on the
+// HTTP API. Neither do Pages, which contain no data.
 package admin
 
 import (
@@ -40,7 +40,9 @@ const (
 type Options struct {
 	Gate    *access.Gate                    // authenticates the clients; nil means that no token is required
 	API     *API                            // content of the JSON API
-	Pages   map[string]http.Handler         // static pages by path, which require no token; a path that ends in a slash includes those below
+	// Pages are static pages by path, which require no token. A path that ends in a slash
+	// includes all paths below it.
+	Pages map[string]http.Handler
 	Health  http.Handler                    // serves /livez and /readyz
 	Metrics http.Handler                    // serves /metrics
 	Config  func(io.Writer) error           // writes the active configuration, without secrets, for /debug/config

@@ -26,8 +26,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// contended is a store in which another program saves each document again before it is saved,
-// as long as busy is set.
+// contended is a store in which another program saves each document again before it is
+// saved, as long as busy is set.
 type contended struct {
 	*memstore.Store
 	busy bool
@@ -307,4 +307,3 @@ func (a *api) askOverrides() {
 	a.post(409, "overrides/remove", remove)
 	a.store.busy = false
 }
-

@@ -171,7 +171,8 @@ func limitsText(e *overrides.Entry) string {
 	return text
 }
 
-// recordOverrides adds changed overrides to the audit. before has those that applied.
+// recordOverrides adds changed overrides to the audit. before has the texts of the
+// overrides that applied; it is nil for a removal.
 func (c *call) recordOverrides(action string, changed []overrides.Entry, before map[overrides.ID]string, reason string) {
 	if len(changed) > maxAudited {
 		c.record(audit.Entry{Action: action, After: fmt.Sprintf("%d overrides", len(changed)), Reason: reason})

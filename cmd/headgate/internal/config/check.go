@@ -83,6 +83,7 @@ func (d *decoder) checkPolicy(path, name string, p *Policy) {
 	}
 	d.checkLease(join(path, "lease"), p)
 	d.checkHolds(join(path, "holds"), p)
+	d.checkBan(join(path, "ban"), p)
 	d.checkLimits(join(path, "limits"), p.Algorithm, p.Limits)
 	for name, limits := range p.Overrides {
 		at := join(join(path, "overrides"), plain(name))
@@ -102,6 +103,13 @@ func (d *decoder) checkLease(path string, p *Policy) {
 			d.fail(d.at[path], path, false, "%s", noLeases(name))
 			return
 		}
+	}
+}
+
+// checkBan records an error if the settings for bans contradict each other.
+func (d *decoder) checkBan(path string, p *Policy) {
+	if err := p.Ban.settings().Validate(); err != nil {
+		d.fail(d.at[path], path, false, "%s", strings.TrimPrefix(err.Error(), headgate.ErrInvalidPolicy.Error()+": "))
 	}
 }
 

@@ -56,6 +56,14 @@ func (l *Lease) settings() headgate.LeaseSettings {
 	return headgate.LeaseSettings{Share: int(l.Share), TTL: l.TTL}
 }
 
+// settings returns the settings in the form that the engine defines.
+func (b *Ban) settings() engine.Ban {
+	if b.After == 0 {
+		return engine.Ban{}
+	}
+	return engine.Ban{After: int64(b.After), Within: b.Within, For: b.For, Max: b.Max, Forget: b.Forget}
+}
+
 // settings returns the settings in the form that package headgate defines. The tags of
 // h list the values that it parses.
 func (h *Holds) settings() (s headgate.HoldSettings) {
@@ -67,7 +75,7 @@ func (h *Holds) settings() (s headgate.HoldSettings) {
 
 // options returns the settings of the policy in the form that the engine defines.
 func (p *Policy) options() engine.PolicyOptions {
-	options := policyOptions{engine.PolicyOptions{Shadow: engine.All - p.Enforce}}
+	options := policyOptions{engine.PolicyOptions{Shadow: engine.All - p.Enforce, Ban: p.Ban.settings(), WarnAt: p.WarnAt}}
 	if p.Shadow {
 		options.Shadow = engine.All
 	}

@@ -34,11 +34,12 @@ type File struct {
 	Admin           Admin                 `yaml:"admin"`
 	Metrics         Metrics               `yaml:"metrics"`
 	Log             Log                   `yaml:"log"`
+	Events          Events                `yaml:"events"`
 	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes"`
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes"`
 	StoreBudget     time.Duration         `yaml:"store_budget" default:"50ms" range:"1ms 1m" restart:"yes"`
-	OverridesPoll   time.Duration         `yaml:"overrides_poll" default:"500ms" range:"50ms 1m" restart:"yes"`
+	OverridesPoll   time.Duration         `yaml:"overrides_poll" default:"500ms" range:"10ms 1m" restart:"yes"`
 	Enforcement     engine.Enforcement    `yaml:"enforcement" default:"on" oneof:"on shadow off"`
 	TrustedProxies  []Network             `yaml:"trusted_proxies" count:"0 1024"`
 	TrustedHeaders  []HeaderName          `yaml:"trusted_headers" count:"0 64"`
@@ -84,6 +85,7 @@ type RESP struct {
 	Addr            Endpoint      `yaml:"addr" default:"127.0.0.1:6380" restart:"yes"`
 	User            string        `yaml:"user" default:"default" restart:"yes"`
 	Password        Secret        `yaml:"password" restart:"yes"`
+	Users           []HTTPToken   `yaml:"users" count:"0 100"`
 	Insecure        bool          `yaml:"insecure" default:"false"`
 	EventLoops      bool          `yaml:"event_loops" default:"true" restart:"yes"`
 	MaxClients      int           `yaml:"max_clients" default:"10000" range:"1 1000000" restart:"yes"`
@@ -143,6 +145,8 @@ type Policy struct {
 	Enforce      engine.Percent              `yaml:"enforce" default:"100%"`
 	Holds        Holds                       `yaml:"holds"`
 	Lease        Lease                       `yaml:"lease" words:"auto off"`
+	Ban          Ban                         `yaml:"ban"`
+	WarnAt       engine.Percent              `yaml:"warn_at" default:"80%"`
 	Overrides    map[string][]headgate.Limit `yaml:"overrides" named:"key" prefix:"key: pattern: network:" count:"1 32"`
 }
 
@@ -152,6 +156,16 @@ type Holds struct {
 	Over      string `yaml:"over" default:"owe" oneof:"owe clip"`
 	MaxOpen   int    `yaml:"max_open" default:"1000" range:"1 100000"`
 	CapAmount bool   `yaml:"cap_amount" default:"false"`
+}
+
+// Ban are the settings of a policy for bans; see [engine.Ban]. After is 0 if there are
+// none.
+type Ban struct {
+	After  int           `yaml:"after" required:"yes" range:"1 10000"`
+	Within time.Duration `yaml:"within" default:"1m" range:"1s 24h"`
+	For    time.Duration `yaml:"for" default:"1m" range:"1s 2160h"`
+	Max    time.Duration `yaml:"max" default:"1h" range:"1s 2160h"`
+	Forget time.Duration `yaml:"forget" default:"24h" range:"1s 8784h"`
 }
 
 // Lease are the settings of a policy for leases; see [headgate.LeaseSettings].

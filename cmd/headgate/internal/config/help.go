@@ -22,6 +22,7 @@ var helps = map[string]string{
 	"resp.addr":              "listen address, unix:/path, or off",
 	"resp.user":              "username that clients send with AUTH or HELLO",
 	"resp.password":          "password; if empty, no authentication is required",
+	"resp.users":             "users with scopes, in addition to resp.user",
 	"resp.insecure":          "do not warn that a non-loopback address requires no credentials",
 	"resp.event_loops":       "on Linux, use event loops instead of a goroutine per connection",
 	"resp.max_clients":       "maximum concurrent client connections",
@@ -66,6 +67,12 @@ var helps = map[string]string{
 	"http.tokens[].token_env":  "environment variable with the token",
 	"http.tokens[].scopes":     "check, refund, reset; admin is all of them",
 
+	"resp.users[].name":       "name of the user for AUTH",
+	"resp.users[].token":      "password; better in a file or a variable",
+	"resp.users[].token_file": "file with the password",
+	"resp.users[].token_env":  "environment variable with the password",
+	"resp.users[].scopes":     "check, refund, reset; admin is all of them",
+
 	"metrics":      "metrics listener",
 	"metrics.addr": "listen address for metrics only, or off",
 
@@ -75,6 +82,17 @@ var helps = map[string]string{
 	"log.denials":     "maximum denials logged per policy and second",
 	"log.keys":        "log plain keys instead of hashes in denials",
 	"log.hash_secret": "secret for hashing logged keys; if empty, random at each start",
+
+	"events":                    "events for operators: log lines and webhooks",
+	"events.log":                "log each event once, at the instance that tells it",
+	"events.webhook":            "URL that receives events as signed webhooks",
+	"events.webhook_secret":     "secret that signs webhooks: whsec_ and 24 to 64 bytes in base64",
+	"events.webhook_old_secret": "second secret that signs webhooks while the secret is being changed",
+	"events.webhook_timeout":    "maximum time of one attempt to send a webhook",
+	"events.webhook_attempts":   "maximum number of attempts to send a webhook",
+	"events.keys":               "keys in events: a hash, plain or none",
+	"events.interval":           "minimum time between two events of one type for a key and a limit",
+	"events.queue":              "maximum number of events that wait for the store or for the webhook",
 
 	"store":             "store URL: memory://, redis://, memcached://, …",
 	"on_store_error":    "failure mode while the store is unavailable",
@@ -149,6 +167,13 @@ var helps = map[string]string{
 	"policies.NAME.lease":            "units that a process takes in advance to decide in memory; auto, or off",
 	"policies.NAME.lease.share":      "maximum part of the capacity that all processes have on lease for one key",
 	"policies.NAME.lease.ttl":        "time after which a lease ends if it is not renewed",
+	"policies.NAME.ban":              "bans of keys that are denied often",
+	"policies.NAME.ban.after":        "number of denials after which a key is banned",
+	"policies.NAME.ban.within":       "time within which the denials must be",
+	"policies.NAME.ban.for":          "duration of the first ban; each further ban takes twice as long",
+	"policies.NAME.ban.max":          "maximum duration of a ban",
+	"policies.NAME.ban.forget":       "time after which one ban of a key is forgotten",
+	"policies.NAME.warn_at":          "share of a limit from which the event limit.near is told; 0%: never",
 	"policies.NAME.overrides":        "limits for key:NAME, pattern:acme-* or network:10.0.0.0/8; they replace limits",
 
 	"routes":                 "routes of HTTP requests: the first match applies; unmatched requests are allowed",

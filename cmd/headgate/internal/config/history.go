@@ -83,7 +83,8 @@ func removeComments(n *yaml.Node) {
 	}
 }
 
-// diffLines returns the lines that differ, with three lines of context.
+// diffLines returns the lines that differ, with three lines of context. The line … stands
+// for lines that are left out.
 func diffLines(before, after []byte) (lines []DiffLine) {
 	text := string(diff.Diff("before", before, "after", after))
 	if len(text) > maxDiffBytes {
@@ -91,6 +92,9 @@ func diffLines(before, after []byte) (lines []DiffLine) {
 	}
 	_, text, _ = strings.Cut(text, "\n+++ after\n")
 	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "@@") && len(lines) > 0 {
+			lines = append(lines, DiffLine{' ', "…"})
+		}
 		if line = strings.TrimSuffix(line, "\n"); line != "" && strings.IndexByte("+- ", line[0]) >= 0 {
 			lines = append(lines, DiffLine{line[0], line[1:]})
 		}

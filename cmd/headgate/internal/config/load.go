@@ -128,13 +128,13 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	}
 	if parsed != nil {
 		c.Policies, c.Routes = parsed.File.Policies, parsed.File.Routes
-		c.Admin.Tokens, c.HTTP.Tokens = parsed.File.Admin.Tokens, parsed.File.HTTP.Tokens
+		c.Admin.Tokens, c.HTTP.Tokens, c.RESP.Users = parsed.File.Admin.Tokens, parsed.File.HTTP.Tokens, parsed.File.RESP.Users
 	}
 	s.applyRedisEnv(c)
 	if compat != nil {
 		c.warnStore()
 	}
-	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS()} {
+	for _, wrong := range []*Error{s.checkStore(c), c.checkAdmin(), c.checkXDS(), c.checkEvents()} {
 		if wrong != nil {
 			errs = append(errs, wrong)
 		}
@@ -272,6 +272,8 @@ func (c *Config) warn() {
 	c.warnOfOpenListeners()
 	c.warnOfRoutes()
 	c.warnOfLeases()
+	c.warnOfTokens()
+	c.warnOfEvents()
 	for i := range settings {
 		c.warnOfText(&settings[i])
 	}

@@ -78,6 +78,9 @@ func (c *Config) node(v reflect.Value, path string) *yaml.Node {
 	return c.sequence(v, path)
 }
 
+// defaultWarnAt is the default of warn_at.
+const defaultWarnAt = 8 * engine.All / 10
+
 // isOmitted reports whether a field of a policy or of a route is omitted, because it has
 // its default.
 func isOmitted(name string, v reflect.Value) bool {
@@ -88,6 +91,10 @@ func isOmitted(name string, v reflect.Value) bool {
 		return v.Interface() == preset(v.Type()).Interface()
 	case "lease":
 		return !v.Interface().(Lease).On
+	case "warn_at":
+		return v.Interface() == defaultWarnAt
+	case "ban":
+		return v.Interface().(Ban).After == 0
 	case "hold":
 		return v.IsZero()
 	default:

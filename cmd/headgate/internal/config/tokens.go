@@ -29,7 +29,8 @@ type AdminToken struct {
 	Scopes []AdminScope `yaml:"scopes" required:"yes" count:"1 2"`
 }
 
-// HTTPToken is a token of the HTTP API.
+// HTTPToken is a token of the HTTP API, or a user of the Redis-compatible endpoint, whose
+// password is the token.
 type HTTPToken struct {
 	Token  `yaml:",inline"`
 	Scopes []HTTPScope `yaml:"scopes" required:"yes" count:"1 4"`
@@ -90,15 +91,43 @@ func tokenError(text string) error {
 	return nil
 }
 
-// checkTokens records errors in the two lists of tokens.
-func (d *decoder) checkTokens(f *File) {
-	names := make(map[string]bool)
+// namedToken is an entry of a list of tokens.
+type namedToken struct {
+	path string // such as http.tokens[0]
+	*Token
+	scopes []access.Scope
+}
+
+// adminTokens returns the entries of admin.tokens.
+func (f *File) adminTokens() (all []namedToken) {
 	for i := range f.Admin.Tokens {
-		d.checkToken("admin.tokens["+strconv.Itoa(i)+"]", &f.Admin.Tokens[i].Token, names)
+		t := &f.Admin.Tokens[i]
+		all = append(all, namedToken{"admin.tokens[" + strconv.Itoa(i) + "]", &t.Token, scopesOf(t.Scopes)})
 	}
-	names = make(map[string]bool)
-	for i := range f.HTTP.Tokens {
-		d.checkToken("http.tokens["+strconv.Itoa(i)+"]", &f.HTTP.Tokens[i].Token, names)
+	return all
+}
+
+// httpTokens returns the entries of http.tokens or resp.users, which is the parameter
+// list. The parameter path is its path.
+func httpTokens(path string, list []HTTPToken) (all []namedToken) {
+	for i := range list {
+		all = append(all, namedToken{path + "[" + strconv.Itoa(i) + "]", &list[i].Token, scopesOf(list[i].Scopes)})
+	}
+	return all
+}
+
+// tokenLists returns the lists of tokens.
+func (f *File) tokenLists() [][]namedToken {
+	return [][]namedToken{f.adminTokens(), httpTokens("http.tokens", f.HTTP.Tokens), httpTokens("resp.users", f.RESP.Users)}
+}
+
+// checkTokens records errors in the lists of tokens.
+func (d *decoder) checkTokens(f *File) {
+	for _, list := range f.tokenLists() {
+		names := make(map[string]bool)
+		for _, t := range list {
+			d.checkToken(t.path, t.Token, names)
+		}
 	}
 }
 
@@ -124,7 +153,7 @@ func (d *decoder) checkToken(path string, t *Token, names map[string]bool) {
 	}
 	if sources != 1 {
 		d.fail(d.at[path], path, false, "has %d of token, token_file and token_env; must have exactly one", sources)
-	} else if err := tokenError(string(t.Token)); t.Token != "" && err != nil {
+	} else if err := tokenError(string(t.Token)); t.Token != "" && t.Token != masked && err != nil {
 		at := join(path, "token")
 		d.fail(d.at[at], at, false, "%s", err)
 	}
@@ -132,25 +161,32 @@ func (d *decoder) checkToken(path string, t *Token, names map[string]bool) {
 
 // resolveTokenFiles makes the paths of token files relative to the working directory.
 func (f *File) resolveTokenFiles(source string) {
-	for i := range f.Admin.Tokens {
-		t := &f.Admin.Tokens[i].Token
-		t.File = Path(resolvePath(source, string(t.File)))
-	}
-	for i := range f.HTTP.Tokens {
-		t := &f.HTTP.Tokens[i].Token
-		t.File = Path(resolvePath(source, string(t.File)))
+	for _, list := range f.tokenLists() {
+		for _, t := range list {
+			t.File = Path(resolvePath(source, string(t.File)))
+		}
 	}
 }
 
 // tokenVariables returns the environment variables that contain tokens.
 func (f *File) tokenVariables() (names []string) {
-	for i := range f.Admin.Tokens {
-		names = append(names, f.Admin.Tokens[i].Env)
-	}
-	for i := range f.HTTP.Tokens {
-		names = append(names, f.HTTP.Tokens[i].Env)
+	for _, list := range f.tokenLists() {
+		for _, t := range list {
+			names = append(names, t.Env)
+		}
 	}
 	return names
+}
+
+// warnOfTokens adds a warning for each token that is the placeholder for a secret.
+func (c *Config) warnOfTokens() {
+	for _, list := range c.tokenLists() {
+		for _, t := range list {
+			if t.Token.Token == masked {
+				c.Warnings = append(c.Warnings, maskedWarning(join(t.path, "token")))
+			}
+		}
+	}
 }
 
 // AdminTokens returns the tokens of the admin listener. It reads the files of tokens, and
@@ -161,11 +197,7 @@ func (c *Config) AdminTokens(lookup func(string) (string, bool)) ([]access.Token
 	if c.Admin.Token != "" {
 		r.all = append(r.all, access.Token{Name: adminTokenName, Secret: string(c.Admin.Token), Scopes: []access.Scope{access.Read, access.Write}})
 	}
-	for i := range c.Admin.Tokens {
-		t := &c.Admin.Tokens[i]
-		r.add("admin.tokens["+strconv.Itoa(i)+"]", &t.Token, scopesOf(t.Scopes))
-	}
-	return r.all, r.errs.orNil()
+	return r.read(c.adminTokens())
 }
 
 // HTTPTokens returns the tokens of the HTTP API; see [Config.AdminTokens].
@@ -177,11 +209,14 @@ func (c *Config) HTTPTokens(lookup func(string) (string, bool)) ([]access.Token,
 		}
 		r.all = append(r.all, access.Token{Name: httpTokenName, Secret: string(c.HTTP.Token), Scopes: []access.Scope{access.Admin}})
 	}
-	for i := range c.HTTP.Tokens {
-		t := &c.HTTP.Tokens[i]
-		r.add("http.tokens["+strconv.Itoa(i)+"]", &t.Token, scopesOf(t.Scopes))
-	}
-	return r.all, r.errs.orNil()
+	return r.read(httpTokens("http.tokens", c.HTTP.Tokens))
+}
+
+// RESPUsers returns the users of the Redis-compatible endpoint that have scopes, with
+// their passwords; see [Config.AdminTokens].
+func (c *Config) RESPUsers(lookup func(string) (string, bool)) ([]access.Token, error) {
+	r := tokenReader{config: c, lookup: lookup}
+	return r.read(httpTokens("resp.users", c.RESP.Users))
 }
 
 func scopesOf[S ~string](names []S) []access.Scope {
@@ -198,6 +233,14 @@ type tokenReader struct {
 	lookup func(string) (string, bool)
 	all    []access.Token
 	errs   Errors
+}
+
+// read reads the tokens of a list, and returns all tokens that were read.
+func (r *tokenReader) read(list []namedToken) ([]access.Token, error) {
+	for _, t := range list {
+		r.add(t.path, t.Token, t.scopes)
+	}
+	return r.all, r.errs.orNil()
 }
 
 func (r *tokenReader) add(path string, t *Token, scopes []access.Scope) {
@@ -232,7 +275,7 @@ func (t *Token) read(lookup func(string) (string, bool)) (secret, field string, 
 			return "", field, err
 		}
 	default:
-		return string(t.Token), "token", nil
+		field, secret = "token", string(t.Token)
 	}
 	if err := tokenError(secret); err != nil {
 		return "", field, fmt.Errorf("the token %w", err)

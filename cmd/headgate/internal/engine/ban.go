@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -188,7 +189,7 @@ func (b *BanRules) Count(ctx context.Context, now headgate.Instant, key string, 
 	// Between the call above and the reset below, a denial can leave the log, so that
 	// another instance comes here too.
 	if d, err := b.rule.bound.Apply(ctx, now, key, headgate.Peek, 1); err != nil || !d.Allowed {
-		return Banned{}, err
+		return Banned{}, errors.Join(err, b.forgetDenials(ctx, now, key))
 	}
 	taken, err := b.apply(ctx, now, headgate.TakeUpTo, b.level, key, 1)
 	if err != nil {
@@ -199,8 +200,13 @@ func (b *BanRules) Count(ctx context.Context, now headgate.Instant, key string, 
 	if _, err := b.apply(ctx, now, headgate.Debit, b.rule.bound, key, banUnits(banned.For)); err != nil {
 		return Banned{}, err
 	}
-	_, err = b.denials.Apply(ctx, now, key, headgate.Reset, 0)
-	return banned, err
+	return banned, b.forgetDenials(ctx, now, key)
+}
+
+// forgetDenials makes the next ban require as many denials as the first.
+func (b *BanRules) forgetDenials(ctx context.Context, now headgate.Instant, key string) error {
+	_, err := b.denials.Apply(ctx, now, key, headgate.Reset, 0)
+	return err
 }
 
 // banUnits returns the number of units that a ban takes from an unused bucket, so that it

@@ -128,6 +128,9 @@ type PolicyOptions struct {
 	Shadow Percent
 	// Ban are the settings for bans. The zero value means that there are none.
 	Ban Ban
+	// WarnAt is the share of each limit from which a key is near it; see
+	// [Rule.NearLimit]. 0 means that no key is.
+	WarnAt Percent
 }
 
 // Rule is a limit that is bound to the store. All requests with the limit share one
@@ -149,11 +152,23 @@ type Rule struct {
 	holds     headgate.HoldSettings
 	windows   *calendar.Calendar // see [Result.ResetAt]; nil if the limit has no windows
 	ban       *BanRules          // bans of the policy; nil if there are none
+	warnAt    Percent            // see PolicyOptions
+	near      int64              // see NearLimit
 }
 
 // Capacity returns the number of units that a full or unused key has. In a decision,
 // this is the field Limit.
 func (r *Rule) Capacity() int64 { return r.bound.Limit() }
+
+// NearLimit reports whether a decision leaves so few units that the key has used the
+// share WarnAt of the policy, or more.
+func (r *Rule) NearLimit(d *headgate.Decision) bool { return d.Remaining <= r.near }
+
+// WarnAt returns the setting of the policy.
+func (r *Rule) WarnAt() Percent { return r.warnAt }
+
+// Scope returns the text that identifies the state of the limit's keys.
+func (r *Rule) Scope() string { return r.scope }
 
 // Text returns the limit as text, such as “10/s burst 20”.
 func (r *Rule) Text() string { return r.text }

@@ -18,7 +18,7 @@ const (
 
 // overrides are the rules that apply to some keys of a policy in place of its own rules.
 type overrides struct {
-	byKey    map[string]*override
+	byKey    map[string][]*Rule
 	patterns patterns
 	networks map[netip.Prefix]*override
 	lengths  []int // prefix lengths in networks, longest first
@@ -30,17 +30,34 @@ type override struct {
 	rules []*Rule
 }
 
-// of returns the override that applies to a key, or nil. The time does not depend on the
-// number of overrides, except of patterns that begin and end with a star.
-func (o *overrides) of(key string) *override {
+// rulesFor returns the rules of the override that applies to a key, or nil. The time does
+// not depend on the number of overrides, except of patterns that begin and end with a
+// star.
+func (o *overrides) rulesFor(key string) []*Rule {
 	if found := o.byKey[key]; found != nil {
 		return found
 	}
-	if found := o.patterns.of(key); found != nil {
-		return found
+	if found := o.ofGroup(key); found != nil {
+		return found.rules
 	}
-	if len(o.networks) == 0 {
-		return nil
+	return nil
+}
+
+// nameFor returns the name of the override that applies to a key, or "".
+func (o *overrides) nameFor(key string) string {
+	if o.byKey[key] != nil {
+		return KeyOverride + key
+	}
+	if found := o.ofGroup(key); found != nil {
+		return found.name
+	}
+	return ""
+}
+
+// ofGroup returns the override by pattern or network that applies to a key, or nil.
+func (o *overrides) ofGroup(key string) *override {
+	if found := o.patterns.of(key); found != nil || len(o.networks) == 0 {
+		return found
 	}
 	return o.ofNetwork(key)
 }
@@ -82,13 +99,18 @@ func (s *ActiveConfig) AppliedOverride(policy, key string) (name string, live bo
 	if p == nil {
 		return "", false
 	}
-	if o, live := p.overrideOf(key); o != nil {
-		return o.name, live
+	if p.live != nil {
+		if name = p.live.nameFor(key); name != "" {
+			return name, true
+		}
 	}
-	if p.isReplaced {
+	if p.overrides != nil {
+		name = p.overrides.nameFor(key)
+	}
+	if name == "" && p.isReplaced {
 		return WholePolicy, true
 	}
-	return "", false
+	return name, false
 }
 
 // bindOverrides binds all overrides of a policy. It returns nil if there are none.
@@ -96,14 +118,13 @@ func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *over
 	if len(opts.Overrides)+len(opts.Patterns)+len(opts.Networks) == 0 {
 		return nil
 	}
-	o := &overrides{byKey: make(map[string]*override), networks: make(map[netip.Prefix]*override)}
+	o := &overrides{byKey: make(map[string][]*Rule), networks: make(map[netip.Prefix]*override)}
 	bind := func(name string, limits []headgate.Limit) override {
 		from.Limits = limits
-		return override{name, b.bindRules(from, PolicyError{Override: name})}
+		return override{name, b.shareRules(b.bindRules(from, PolicyError{Override: name}))}
 	}
 	for _, key := range slices.Sorted(maps.Keys(opts.Overrides)) {
-		bound := bind(KeyOverride+key, opts.Overrides[key])
-		o.byKey[key] = &bound
+		o.byKey[key] = bind(KeyOverride+key, opts.Overrides[key]).rules
 	}
 	for _, text := range slices.Sorted(maps.Keys(opts.Patterns)) {
 		pattern, err := routing.ParsePattern(text)
@@ -123,4 +144,22 @@ func (b *binding) bindOverrides(from headgate.Policy, opts *PolicyOptions) *over
 	}
 	slices.SortFunc(o.lengths, func(p, q int) int { return q - p })
 	return o
+}
+
+// shareRules returns the same list for equal rules, so that many overrides with few
+// limits take few cache lines.
+func (b *binding) shareRules(rules []*Rule) []*Rule {
+	if len(rules) == 0 || rules[0] == nil {
+		return rules
+	}
+	for _, known := range b.lists[rules[0]] {
+		if slices.Equal(known, rules) {
+			return known
+		}
+	}
+	if b.lists == nil {
+		b.lists = make(map[*Rule][][]*Rule)
+	}
+	b.lists[rules[0]] = append(b.lists[rules[0]], rules)
+	return rules
 }

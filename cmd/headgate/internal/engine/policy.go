@@ -19,30 +19,24 @@ type policy struct {
 	// isReplaced is true if rules are those of a live override of the whole policy.
 	isReplaced bool
 	ban        *BanRules // nil if there are no bans
+	warnAt     Percent
 	shadows   bool       // whether some or all keys are in shadow mode
 	threshold uint64     // the policy is enforced for keys with a smaller hash
 }
 
 // rulesFor returns the rules that apply to a key.
 func (p *policy) rulesFor(key string) []*Rule {
-	if o, _ := p.overrideOf(key); o != nil {
-		return o.rules
-	}
-	return p.rules
-}
-
-// overrideOf returns the override that applies to a key, or nil, and whether it is a live
-// override.
-func (p *policy) overrideOf(key string) (o *override, live bool) {
 	if p.live != nil {
-		if o = p.live.of(key); o != nil {
-			return o, true
+		if rules := p.live.rulesFor(key); rules != nil {
+			return rules
 		}
 	}
 	if p.overrides != nil {
-		o = p.overrides.of(key)
+		if rules := p.overrides.rulesFor(key); rules != nil {
+			return rules
+		}
 	}
-	return o, false
+	return p.rules
 }
 
 // enforces reports whether the policy is enforced for key, that is, not in shadow mode.
@@ -73,6 +67,7 @@ type binding struct {
 	last   *ActiveConfig
 	policy *policy
 	errs   []error
+	lists  map[*Rule][][]*Rule // see shareRules
 }
 
 func (b *binding) fail(e PolicyError) {
@@ -95,6 +90,10 @@ func (b *binding) bind(from headgate.Policy, opts PolicyOptions) {
 		return
 	}
 	p.shadows, p.threshold = opts.Shadow > 0, (All - opts.Shadow).threshold()
+	if err := opts.WarnAt.validate(); err != nil {
+		b.fail(PolicyError{Field: "warn_at", Err: err})
+	}
+	p.warnAt = opts.WarnAt
 	if err := b.bindBan(from, opts.Ban); err != nil {
 		b.fail(PolicyError{Field: "ban", Err: err})
 		return
@@ -134,7 +133,7 @@ func (b *binding) bindRules(from headgate.Policy, at PolicyError) []*Rule {
 func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 	r := b.rules[rule]
 	if r == nil && b.last != nil {
-		if r = b.last.rules[rule]; r != nil && r.ban != b.banOf(rule.Limit) {
+		if r = b.last.rules[rule]; r != nil && (r.ban != b.banOf(rule.Limit) || r.warnAt != b.policy.warnAt) {
 			r = nil
 		}
 	}
@@ -144,6 +143,7 @@ func (b *binding) bindRule(rule headgate.Rule) (*Rule, error) {
 			return nil, err
 		}
 		r.Policy, r.ban = b.policy.name, b.banOf(rule.Limit)
+		r.warnAt, r.near = b.policy.warnAt, b.policy.warnAt.unitsLeft(r.Capacity())
 	}
 	b.rules[rule] = r
 	return r, nil

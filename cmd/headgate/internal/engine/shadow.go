@@ -47,6 +47,17 @@ func (s Percent) validate() error {
 	return nil
 }
 
+// unitsLeft returns the maximum number of units that a key with the given capacity has
+// left when it has used at least this share of them. For 0 it is -1: no key is counted.
+func (s Percent) unitsLeft(capacity int64) int64 {
+	if s == 0 {
+		return -1
+	}
+	high, low := bits.Mul64(uint64(capacity), uint64(All-s))
+	left, _ := bits.Div64(high, low, uint64(All))
+	return int64(left)
+}
+
 // threshold returns the fraction s of 2^64, rounded down. For All the result is 0,
 // which is never used, because a policy that is enforced for all keys does not compare
 // hashes.

@@ -102,7 +102,7 @@ func (d *Denials) add(one *denial, s *logs.Sampler) {
 		return
 	}
 	if suppressed, ok := s.Take(now, d.opts.PerSecond); ok {
-		d.log(one, h, suppressed)
+		d.log(one, suppressed)
 	}
 }
 
@@ -121,11 +121,8 @@ func (d *Denials) remember(one *denial, h uint64, key string) {
 // log logs a denial. It may allocate, because it is called only for a sample of the
 // denials. suppressed is the number of denials since the last log line that were not
 // logged.
-func (d *Denials) log(one *denial, h, suppressed uint64) {
-	key, message := hashText(h), "request denied"
-	if d.opts.LogKeys {
-		key = activity.Truncate(one.key)
-	}
+func (d *Denials) log(one *denial, suppressed uint64) {
+	key, message := d.LogText(one.rule.Policy, one.key), "request denied"
 	if one.shadow {
 		message = "request would be denied (shadow mode)"
 	}
@@ -166,6 +163,15 @@ func (n *suppressedDenials) Collect(to chan<- prometheus.Metric) {
 	for name, s := range n.denials.samplers {
 		to <- prometheus.MustNewConstMetric(suppressedDesc, prometheus.CounterValue, float64(s.Suppressed()), name)
 	}
+}
+
+// LogText returns the text that represents a key of a policy in the log: its hash, or the
+// key with [DenialOptions.LogKeys].
+func (d *Denials) LogText(policy, key string) string {
+	if d.opts.LogKeys {
+		return activity.Truncate(key)
+	}
+	return d.Hash(policy, key)
 }
 
 // Hash returns the hash that represents a key of a policy in the log and in the result

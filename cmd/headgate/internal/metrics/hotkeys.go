@@ -30,7 +30,7 @@ func (d *Denials) Top(n int) []TopKey {
 	return top
 }
 
-// Denied returns all keys that are kept, those that are denied most often first. The
+// Denied returns all keys that are kept, the most frequently denied key first. The
 // field Key is the hash, or the key itself if TopKeys is set.
 func (d *Denials) Denied() []activity.KeyCount { return d.shown(d.top.Keys(monotonicNow())) }
 
@@ -60,7 +60,7 @@ func (d *Denials) Recent(n int, policy *string) (last []activity.Denial, omitted
 // counting the key of each would take longer than the decision.
 const AdmittedEveryNth = 64
 
-// Admitted returns all keys that are kept, those that are admitted most often first. Its
+// Admitted returns all keys that are kept, the most frequently admitted key first. Its
 // counts are estimates, because one in [AdmittedEveryNth] requests is counted.
 func (m *Metrics) Admitted() []activity.KeyCount {
 	if m.denials == nil {

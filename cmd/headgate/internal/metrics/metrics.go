@@ -215,6 +215,9 @@ func (m *Metrics) WithObserver(e *engine.Engine, api string) *engine.Engine {
 	return e.WithObserver(m.Recorder(api), m.every)
 }
 
+// Every returns the sampling interval for durations: one in so many requests is measured.
+func (m *Metrics) Every() uint32 { return m.every }
+
 // Recorder is the observer that counts the requests of one API.
 type Recorder struct {
 	metrics    *Metrics

@@ -84,6 +84,79 @@ func (m *Metrics) Overrides(state func() OverridesState) {
 		func() float64 { return float64(state().Restored) })
 }
 
+// EventState has the counts of events.
+type EventState struct {
+	Told    map[string]uint64 // by type
+	Dropped uint64
+	Sent    uint64
+	Failed  uint64
+	Retries uint64
+}
+
+// Events adds metrics of events. The function state is called at each scrape.
+func (m *Metrics) Events(state func() EventState) {
+	m.add(&told{state})
+	m.counterFunc("events_dropped_total", "Events that were not told, because a queue was full, the store failed or the service ended.",
+		func() float64 { return float64(state().Dropped) })
+	for result, count := range map[string]func(EventState) uint64{
+		"sent": func(s EventState) uint64 { return s.Sent }, "failed": func(s EventState) uint64 { return s.Failed },
+	} {
+		m.add(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Name: "webhooks_total", ConstLabels: prometheus.Labels{"result": result},
+			Help: "Webhooks: accepted by the receiver, or given up after all attempts.",
+		}, func() float64 { return float64(count(state())) }))
+	}
+	m.counterFunc("webhook_retries_total", "Attempts to send a webhook after the first.", func() float64 { return float64(state().Retries) })
+}
+
+// told is a Prometheus collector of the events by type.
+type told struct{ state func() EventState }
+
+var toldDesc = prometheus.NewDesc(namespace+"_events_total", "Events that this instance has told, by type.", []string{"type"}, nil)
+
+func (c *told) Describe(to chan<- *prometheus.Desc) { to <- toldDesc }
+
+func (c *told) Collect(to chan<- prometheus.Metric) {
+	for kind, n := range c.state().Told {
+		to <- prometheus.MustNewConstMetric(toldDesc, prometheus.CounterValue, float64(n), kind)
+	}
+}
+
+// BanState has the counts of the bans.
+type BanState struct {
+	Begun   map[string]uint64 // by policy
+	Counted uint64
+	Dropped uint64
+	Failed  uint64
+}
+
+// Bans adds metrics of bans. The function state is called at each scrape.
+func (m *Metrics) Bans(state func() BanState) {
+	m.add(&banned{state})
+	for result, count := range map[string]func(BanState) uint64{
+		"counted": func(s BanState) uint64 { return s.Counted }, "dropped": func(s BanState) uint64 { return s.Dropped },
+		"failed": func(s BanState) uint64 { return s.Failed },
+	} {
+		m.add(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Name: "ban_denials_total", ConstLabels: prometheus.Labels{"result": result},
+			Help: "Denials for bans: counted in the store, dropped because of too many keys, or failed because of the store.",
+		}, func() float64 { return float64(count(state())) }))
+	}
+}
+
+// banned is a Prometheus collector of the bans by policy.
+type banned struct{ state func() BanState }
+
+var bannedDesc = prometheus.NewDesc(namespace+"_bans_total", "Bans that this instance has begun.", []string{"policy"}, nil)
+
+func (b *banned) Describe(to chan<- *prometheus.Desc) { to <- bannedDesc }
+
+func (b *banned) Collect(to chan<- prometheus.Metric) {
+	for policy, n := range b.state().Begun {
+		to <- prometheus.MustNewConstMetric(bannedDesc, prometheus.CounterValue, float64(n), policy)
+	}
+}
+
 // LeaseState has the counts of a store with leases.
 type LeaseState struct {
 	Keys     int   // keys that are leased

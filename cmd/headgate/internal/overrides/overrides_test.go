@@ -29,7 +29,7 @@ type instance struct {
 }
 
 // newInstance returns an instance with the policy “api”, which is not running.
-func newInstance(t *testing.T, store headgate.Store, opts overrides.Options) *instance {
+func newInstance(t testing.TB, store headgate.Store, opts overrides.Options) *instance {
 	t.Helper()
 	policy := headgate.MustPolicy("5/1h")
 	policy.Algorithm = headgate.FixedWindow
@@ -84,7 +84,7 @@ func set(t *testing.T, i *instance, entries ...overrides.Entry) {
 	}
 }
 
-func openRedis(t *testing.T, url string) headgate.Store {
+func openRedis(t testing.TB, url string) headgate.Store {
 	t.Helper()
 	store, err := redisstore.Open(url, nil)
 	if err != nil {

@@ -11,6 +11,7 @@ type command struct {
 	arity         int    // number of arguments including the name; -n: n or more; 0: run checks the number
 	key           int    // index of the argument that is a key; 0: no key
 	beforeAuth    bool   // allowed before authentication
+	scope         scopes // scope that a user needs; 0 if none
 	decides       bool   // makes a decision, possibly concurrently with other requests
 	write         bool   // changes the state of a key
 	inTransaction bool   // accepted in a transaction
@@ -23,27 +24,27 @@ type command struct {
 func allCommands() map[string]*command {
 	return byName(append(holdCommands(),
 		command{
-			name: "cl.throttle", key: 1, decides: true, write: true, inTransaction: true, run: (*worker).clThrottle,
+			name: "cl.throttle", scope: checkScope, key: 1, decides: true, write: true, inTransaction: true, run: (*worker).clThrottle,
 			summary: "CL.THROTTLE key max_burst count_per_period period [quantity]: compatible with redis-cell",
 		},
 		command{
-			name: "throttle", key: 1, decides: true, write: true, inTransaction: true, run: (*worker).throttlecrabThrottle,
+			name: "throttle", scope: checkScope, key: 1, decides: true, write: true, inTransaction: true, run: (*worker).throttlecrabThrottle,
 			summary: "THROTTLE key max_burst count_per_period period [quantity]: compatible with throttlecrab",
 		},
 		command{
-			name: "hg.check", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgCheck,
+			name: "hg.check", scope: checkScope, arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgCheck,
 			summary: "HG.CHECK policy key [cost]: spends cost units if they are available; several checks are policy key cost each",
 		},
 		command{
-			name: "hg.peek", arity: -3, key: 2, decides: true, inTransaction: true, run: (*worker).hgPeek,
+			name: "hg.peek", scope: checkScope, arity: -3, key: 2, decides: true, inTransaction: true, run: (*worker).hgPeek,
 			summary: "HG.PEEK policy key [cost]: reports what HG.CHECK would decide; spends nothing",
 		},
 		command{
-			name: "hg.refund", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgRefund,
+			name: "hg.refund", scope: refundScope, arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgRefund,
 			summary: "HG.REFUND policy key [cost]: refunds cost units, at most what was spent",
 		},
 		command{
-			name: "hg.reset", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgReset,
+			name: "hg.reset", scope: resetScope, arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgReset,
 			summary: "HG.RESET policy key: forgets everything that was spent",
 		},
 		command{name: "ping", arity: -1, inTransaction: true, run: (*worker).ping, summary: "PING [message]"},
@@ -67,27 +68,27 @@ func allCommands() map[string]*command {
 func holdCommands() []command {
 	return []command{
 		{
-			name: "hg.hold", arity: -5, key: 4, decides: true, write: true, inTransaction: true, run: (*worker).hgHold,
+			name: "hg.hold", scope: checkScope, arity: -5, key: 4, decides: true, write: true, inTransaction: true, run: (*worker).hgHold,
 			summary: "HG.HOLD id ttl policy key [cost]: spends cost units and opens a hold; * generates an id",
 		},
 		{
-			name: "hg.commit", arity: -3, decides: true, write: true, inTransaction: true, run: (*worker).hgCommit,
+			name: "hg.commit", scope: checkScope, arity: -3, decides: true, write: true, inTransaction: true, run: (*worker).hgCommit,
 			summary: "HG.COMMIT hold actual: corrects the charge of a hold; one actual cost for each check",
 		},
 		{
-			name: "hg.cancel", arity: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgCancel,
+			name: "hg.cancel", scope: checkScope, arity: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgCancel,
 			summary: "HG.CANCEL hold: ends a hold as if nothing had been spent",
 		},
 		{
-			name: "hg.extend", arity: -3, decides: true, write: true, inTransaction: true, run: (*worker).hgExtend,
+			name: "hg.extend", scope: checkScope, arity: -3, decides: true, write: true, inTransaction: true, run: (*worker).hgExtend,
 			summary: "HG.EXTEND ttl hold: sets the deadline of one or more holds to ttl from now",
 		},
 		{
-			name: "hg.debit", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgDebit,
+			name: "hg.debit", scope: checkScope, arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgDebit,
 			summary: "HG.DEBIT policy key [cost]: spends cost units, also if they are not available",
 		},
 		{
-			name: "hg.upto", arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgUpTo,
+			name: "hg.upto", scope: checkScope, arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgUpTo,
 			summary: "HG.UPTO policy key [cost]: spends cost units, or as many as remain",
 		},
 	}

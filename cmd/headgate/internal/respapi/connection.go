@@ -1,8 +1,6 @@
 package respapi
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"fmt"
 	"strings"
 	"time"
@@ -16,26 +14,6 @@ const compatibleVersion = "7.2.0"
 
 const errNotAnInteger = "ERR value is not an integer or out of range"
 
-// credentials are the SHA-256 digests of the user and password for AUTH. Comparing
-// digests takes the same time for every length, so it does not reveal the length of the
-// password.
-type credentials struct{ user, password [sha256.Size]byte }
-
-func newCredentials(user, password string) *credentials {
-	if password == "" {
-		return nil
-	}
-	if user == "" {
-		user = defaultUser
-	}
-	return &credentials{sha256.Sum256([]byte(user)), sha256.Sum256([]byte(password))}
-}
-
-func (l *credentials) match(user, password []byte) bool {
-	u, p := sha256.Sum256(user), sha256.Sum256(password)
-	return subtle.ConstantTimeCompare(u[:], l.user[:])&subtle.ConstantTimeCompare(p[:], l.password[:]) == 1
-}
-
 // maxAuthFailures is the number of wrong passwords after which a connection is closed.
 // Without this limit, a pipeline could try millions of passwords.
 const maxAuthFailures = 10
@@ -44,13 +22,17 @@ const maxAuthFailures = 10
 // if they are wrong. If no password is configured, the user “default” can use any
 // password, as in Redis.
 func (w *worker) authenticate(user, password []byte) bool {
-	if l := w.h.credentials; l == nil && string(user) != defaultUser || l != nil && !l.match(user, password) {
+	scopes, ok := allScopes, string(user) == defaultUser
+	if l := w.h.credentials.Load(); l != nil {
+		scopes, ok = l.match(user, password)
+	}
+	if !ok {
 		w.fail("WRONGPASS invalid username-password pair or user is disabled.")
 		w.s.failures++
 		w.s.closing = w.s.failures >= maxAuthFailures
 		return false
 	}
-	w.s.authenticated, w.s.user = true, truncate(user)
+	w.s.authenticated, w.s.scopes, w.s.user = true, scopes, truncate(user)
 	return true
 }
 
@@ -60,7 +42,7 @@ func (w *worker) auth() {
 	case w.args() > 3:
 		w.fail("ERR syntax error")
 		return
-	case w.args() == 2 && w.h.credentials == nil:
+	case w.args() == 2 && w.h.credentials.Load() == nil:
 		w.fail("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 		return
 	case w.args() == 2 && !w.authenticate(user, w.arg(1)), w.args() == 3 && !w.authenticate(w.arg(1), w.arg(2)):

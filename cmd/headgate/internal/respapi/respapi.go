@@ -74,7 +74,8 @@ type Options struct {
 type Handler struct {
 	engine                *engine.Engine
 	commands              map[string]*command
-	credentials           *credentials
+	user, password        string                      // of Options
+	credentials           atomic.Pointer[credentials] // nil if no authentication is required
 	networked             bool
 	version               string
 	log                   *slog.Logger
@@ -97,15 +98,17 @@ type counters struct {
 func New(e *engine.Engine, opts *Options) *Handler {
 	opts = cmp.Or(opts, &Options{})
 	h := &Handler{
-		engine:      e,
-		commands:    allCommands(),
-		credentials: newCredentials(opts.User, opts.Password),
-		networked:   opts.Networked,
-		version:     opts.Version,
-		log:         opts.Log,
-		since:       time.Now(),
-		now:         time.Now,
+		engine:    e,
+		commands:  allCommands(),
+		user:      cmp.Or(opts.User, defaultUser),
+		password:  opts.Password,
+		networked: opts.Networked,
+		version:   opts.Version,
+		log:       opts.Log,
+		since:     time.Now(),
+		now:       time.Now,
 	}
+	h.SetUsers(nil)
 	h.clients.open = bounded.New(bounded.Limits{
 		Connections: cmp.Or(opts.MaxClients, DefaultMaxClients), Bytes: cmp.Or(opts.MaxMemoryBytes, bounded.DefaultBytes),
 	})

@@ -12,6 +12,7 @@ type session struct {
 	id            int64
 	version       int8 // RESP version: 2 or 3
 	authenticated bool // true after AUTH, or if no password is required
+	scopes        scopes
 	closing       bool // whether the connection is to be closed without reading further requests
 	failures      int8 // number of wrong passwords so far
 	user, name    string
@@ -31,7 +32,7 @@ func (h *Handler) newSession(client, ours string) *session {
 
 // reset gives the session the state of a new connection.
 func (s *session) reset(h *Handler) {
-	s.version, s.authenticated, s.user, s.name, s.multi = 2, h.credentials == nil, defaultUser, "", nil
+	s.version, s.authenticated, s.scopes, s.user, s.name, s.multi = 2, h.credentials.Load() == nil, allScopes, defaultUser, "", nil
 }
 
 func (h *Handler) boundsFor(s *session) bounds {

@@ -57,6 +57,8 @@ func (w *worker) clThrottle() {
 		w.reject(redisCellError + "Couldn't parse as integer: " + truncate(w.arg(bad)))
 	case n.count == 0 || n.period == 0:
 		w.reject(redisCellError + "Zero rates are not supported")
+	case n.quantity < 0 && !w.permits(refundScope):
+		w.noPermission("cl.throttle")
 	case n.burst < 0:
 		w.writeNoCapacity(n)
 	default:

@@ -28,6 +28,8 @@ func (w *worker) enqueue(c *command) {
 		w.unknownCommand()
 	case !c.acceptsArgs(w.args()):
 		w.wrongArity(c.name)
+	case !w.permits(c.scope):
+		w.noPermission(c.name)
 	case !c.inTransaction:
 		w.fail("ERR Command not allowed inside a transaction")
 	case m.failed:

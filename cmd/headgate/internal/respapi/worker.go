@@ -122,6 +122,8 @@ func (w *worker) runNow(c *command) {
 		w.fail("NOAUTH Authentication required.")
 	case !c.acceptsArgs(w.args()):
 		w.wrongArity(c.name)
+	case !w.permits(c.scope):
+		w.noPermission(c.name)
 	default:
 		if !c.decides {
 			w.flush()

@@ -1,16 +1,24 @@
 package service
 
 import (
+	"sync"
+
 	"github.com/headgate/headgate/cmd/headgate/internal/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/admin"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate/internal/respapi"
 )
 
-// gates authenticate the clients of the HTTP API and of the admin listener.
+// gates authenticate the clients of the HTTP API, of the admin listener and of the
+// Redis-compatible endpoint.
 type gates struct {
 	http, admin *access.Gate
 	lookup      func(string) (string, bool) // reads an environment variable
+
+	mu    sync.Mutex
+	resp  *respapi.Handler // nil until the endpoint is created
+	users []access.Token   // of the Redis-compatible endpoint
 }
 
 // newGates returns gates with the tokens of a configuration. The error is
@@ -30,12 +38,29 @@ func (g *gates) apply(c *config.Config, use func() error) error {
 	if err != nil {
 		return err
 	}
+	users, err := c.RESPUsers(g.lookup)
+	if err != nil {
+		return err
+	}
 	if err := use(); err != nil {
 		return err
 	}
 	g.http.Use(http)
 	g.admin.Use(operators)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.users = users; g.resp != nil {
+		g.resp.SetUsers(users)
+	}
 	return nil
+}
+
+// attach sets the users of the Redis-compatible endpoint, also after a reload.
+func (g *gates) attach(h *respapi.Handler) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.resp = h
+	h.SetUsers(g.users)
 }
 
 // applyTo applies a configuration to an engine and to the gates, or changes nothing.

@@ -1,13 +1,19 @@
 package service
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/activity"
+	"github.com/headgate/headgate/cmd/headgate/internal/bans"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
+	"github.com/headgate/headgate/cmd/headgate/internal/events"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
 	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
@@ -22,6 +28,8 @@ type observers struct {
 	denials  *metrics.Denials
 	outages  *activity.Outages
 	timeline *activity.Timeline
+	bans     *bans.Watcher
+	teller   atomic.Pointer[events.Teller] // nil if no events are configured
 }
 
 func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
@@ -33,7 +41,83 @@ func newObservers(c *config.Config, version string, log *slog.Logger, droppedLin
 	})}
 	o.Log(droppedLines)
 	o.timeline = o.NewTimeline(time.Now())
+	o.bans = bans.New(&bans.Options{Log: log, Hash: o.denials.LogText, Begun: o.begun})
+	o.Bans(func() metrics.BanState { return metrics.BanState(o.bans.Stats()) })
 	return o
+}
+
+// begun tells a ban.
+func (o *observers) begun(b bans.Ban) {
+	if t := o.teller.Load(); t != nil {
+		t.Begun(b)
+	}
+}
+
+// ObserveStore counts and tells an event of the store.
+func (o *observers) ObserveStore(e headgate.StoreEvent) {
+	o.Metrics.ObserveStore(e)
+	if t := o.teller.Load(); t != nil {
+		t.ObserveStore(e)
+	}
+}
+
+// startEvents begins to tell events, if any are configured.
+func (o *observers) startEvents(c *config.Events, store headgate.Store, log *slog.Logger) error {
+	if !c.Log && c.Webhook == "" {
+		return nil
+	}
+	holds, ok := store.(headgate.HoldStore)
+	if !ok {
+		return fmt.Errorf("events: %w: the store does not support holds", headgate.ErrUnsupported)
+	}
+	opts := &events.Options{
+		Store: holds, Log: log, LogEvents: c.Log, Keys: events.Keys(c.Keys), Hash: o.denials.Hash, Interval: c.Interval, Queue: c.Queue,
+	}
+	if c.Webhook != "" {
+		var err error
+		if opts.Webhook, err = events.NewWebhook(&events.WebhookOptions{
+			URL: string(c.Webhook), Secrets: c.Secrets(), Timeout: c.Timeout, Attempts: c.Attempts,
+		}); err != nil {
+			return err
+		}
+	}
+	teller := events.New(opts)
+	o.teller.Store(teller)
+	o.Events(func() metrics.EventState { return metrics.EventState(teller.Stats()) })
+	return nil
+}
+
+// eventsFlushTime is how long endEvents waits for the events that are not told.
+const eventsFlushTime = 2 * time.Second
+
+// endEvents tells the queued events, for at most eventsFlushTime.
+func (o *observers) endEvents() {
+	if t := o.teller.Swap(nil); t != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), eventsFlushTime)
+		defer cancel()
+		t.Close(ctx)
+	}
+}
+
+// WithObserver returns a view of e whose requests are counted with the label api, and
+// whose denials are counted for bans.
+func (o *observers) WithObserver(e *engine.Engine, api string) *engine.Engine {
+	return e.WithObserver(&apiObserver{o.Recorder(api), o}, o.Every())
+}
+
+// apiObserver observes the requests of one API for all that need them.
+type apiObserver struct {
+	*metrics.Recorder
+	all *observers
+}
+
+// Observe implements [engine.Observer].
+func (a *apiObserver) Observe(e *engine.Event) {
+	a.Recorder.Observe(e)
+	a.all.bans.Observe(e)
+	if t := a.all.teller.Load(); t != nil {
+		t.Observe(e)
+	}
 }
 
 // report adds the state of the store, of the configuration and of Envoy's rules to the

@@ -126,6 +126,7 @@ func newRESPServer(p *parts) *respapi.Server {
 		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), MaxBodyBytes: p.config.MaxBodyBytes,
 		MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version, Log: p.log.With("listener", "resp"),
 	})
+	p.gates.attach(handler)
 	return respapi.NewServer(handler, &respapi.ServerOptions{
 		RequestTimeout: c.RequestTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, NoLoops: !c.EventLoops,
 	})

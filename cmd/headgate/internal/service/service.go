@@ -34,6 +34,7 @@ type Options struct {
 // [Service.Close] once each.
 type Service struct {
 	parts *parts
+	seen  *observers
 	store headgate.Store
 	lines *logs.Queue
 }
@@ -48,9 +49,11 @@ func New(opts *Options) (*Service, error) {
 		closeLog(lines)
 		return nil, err
 	}
-	p, err := newParts(opts.Config, opts.Sources, opts.Version, log, seen, store)
-	s := &Service{p, store, lines}
-	if err != nil {
+	s := &Service{nil, seen, store, lines}
+	if err := seen.startEvents(&opts.Config.Events, store, log); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.parts, err = newParts(opts.Config, opts.Sources, opts.Version, log, seen, store); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -60,6 +63,7 @@ func New(opts *Options) (*Service, error) {
 // [Service.Run] has returned.
 func (s *Service) Close() error {
 	defer closeLog(s.lines)
+	s.seen.endEvents()
 	return s.store.Close()
 }
 
@@ -74,6 +78,7 @@ func (s *Service) Run(ctx context.Context) error {
 	s.parts.overrides.Load(ctx)
 	defer inBackground(ctx, s.parts.overrides.Run)()
 	defer inBackground(ctx, s.parts.observers.timeline.Run)()
+	defer inBackground(ctx, s.parts.observers.bans.Run)()
 	if !s.parts.reloads() {
 		hangup.Release()
 	}
@@ -98,7 +103,7 @@ func (s *Service) serve(ctx context.Context, listeners []listener) error {
 	logStart(s.parts, listeners)
 	logFirstConnection(ctx, log, first)
 	if c.Log.Format == "text" && levels[c.Log.Level] <= slog.LevelInfo {
-		writeHints(s.lines, listeners, &c.RESP)
+		writeHints(s.lines, listeners, &c.RESP, s.parts.gates.http.HasTokens())
 	}
 	var err error
 	select {

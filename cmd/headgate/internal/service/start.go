@@ -67,12 +67,16 @@ func logFirstConnection(ctx context.Context, log *slog.Logger, first <-chan erro
 // writeHints writes an example command for each listener that has one. With a password
 // or TLS, it writes none for the Redis-compatible endpoint, because the command would
 // contain a secret or need files.
-func writeHints(w io.Writer, listeners []listener, resp *config.RESP) {
+func writeHints(w io.Writer, listeners []listener, resp *config.RESP, needsToken bool) {
+	token := ""
+	if needsToken {
+		token = "-H 'Authorization: Bearer TOKEN' "
+	}
 	for _, l := range listeners {
 		switch _, socket := l.ln.Addr().(*net.UnixAddr); {
-		case l.name == "resp" && (resp.Password != "" || resp.TLS.Cert != ""):
+		case l.name == "resp" && (resp.Password != "" || len(resp.Users) > 0 || resp.TLS.Cert != ""):
 		case l.name == "http":
-			fmt.Fprintf(w, "try: curl -d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", scheme(l.ln), Reachable(l.ln.Addr()))
+			fmt.Fprintf(w, "try: curl %s-d '{\"limit\":\"5/1m\",\"key\":\"you\"}' %s://%s/v1/check\n", token, scheme(l.ln), Reachable(l.ln.Addr()))
 		case l.name == "resp" && socket:
 			fmt.Fprintf(w, "try: redis-cli -s %s CL.THROTTLE you 4 5 60\n", l.ln.Addr())
 		case l.name == "resp":
