@@ -31,8 +31,8 @@ EACH     := $(CURDIR)/scripts/each-module
 SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
 # Tests of faults of servers, of killed processes, and of the model of leases with mistakes.
 FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes|^TestLeases|^TestRedisUnavailable|^TestSilentConnections|^TestMemcachedServerUnavailable|^TestOneNodeUnavailable
-# Tests of how the demo page looks in a browser.
-PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium
+# Tests of the demo page and of the dashboard in a browser.
+PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium|^TestDashboardInChromium
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests of many keys or of a long log in one goroutine, in which no data race is possible.
@@ -89,8 +89,8 @@ pictures: ## Regenerate the pictures of the algorithms in docs/pictures
 	cd bench && GOWORK=off go run ./cmd/pictures ../docs/pictures
 
 .PHONY: screenshots
-screenshots: setup-long ## Regenerate the demo screenshots in docs/pictures in a browser
-	go test ./cmd/headgate/internal/demo -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
+screenshots: setup-long ## Regenerate the screenshots in docs/pictures in a browser
+	go test ./cmd/headgate/internal/demo ./cmd/headgate/internal/dashboard -run TestPictures -count 1 -pictures $(CURDIR)/docs/pictures
 
 .PHONY: site
 site: setup-long ## Build the documentation site for the path BASE (/) in dist/site

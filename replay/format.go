@@ -93,6 +93,10 @@ func (r *lineReader) read(format Format, line []byte) (at, cost int64, key []byt
 		if reason = r.json.parse(line); reason == "" && r.json.op != nil {
 			return r.json.at, costOperation, r.json.op.withKey(r.json.key), ""
 		}
+		if r.key.whole {
+			r.made = append(append(r.made[:0], wholeKey), r.json.key...)
+			return r.json.at, r.json.cost, r.made, reason
+		}
 		return r.json.at, r.json.cost, r.json.key, reason
 	case Combined, Common:
 		if reason = r.log.parse(line, &r.clock); reason != "" {

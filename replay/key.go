@@ -14,6 +14,7 @@ import (
 // of them contains its key.
 type Key struct {
 	fields []keyField
+	whole  bool // whether the key contains all fields; see appendWhole
 }
 
 // keyField is a field of a log line that can be part of a key.
@@ -73,6 +74,9 @@ func (k Key) String() string {
 // middleware do, so that the keys are the same. It overwrites dst and returns it.
 func (k Key) of(line *logLine, dst []byte) []byte {
 	dst = dst[:0]
+	if k.whole {
+		return appendWhole(dst, line)
+	}
 	switch len(k.fields) {
 	case 0:
 		dst = append(dst, line.field(keyIP)...)

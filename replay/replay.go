@@ -124,11 +124,9 @@ func Run(ctx context.Context, logs []Log, policies []headgate.Policy, open func(
 // complete sets the defaults and returns an error if an option is invalid or policies
 // is empty.
 func (o *Options) complete(policies []headgate.Policy) error {
-	if o.Memory == 0 {
-		o.Memory = DefaultMemory
-	}
-	if o.Memory < MinMemory {
-		return fmt.Errorf("replay: memory is %d bytes; must be at least %d (16 MiB)", o.Memory, MinMemory)
+	o.setDefaults()
+	if err := o.checkMemory(); err != nil {
+		return err
 	}
 	if o.InFlight < 0 || o.InFlight > MaxInFlight {
 		return fmt.Errorf("replay: %d concurrent decisions; must be 1 to %d", o.InFlight, MaxInFlight)
@@ -139,8 +137,21 @@ func (o *Options) complete(policies []headgate.Policy) error {
 	if o.Curve && o.Scratch == nil {
 		return errors.New("replay: a curve requires Scratch, which is nil")
 	}
+	return nil
+}
+
+func (o *Options) setDefaults() {
+	if o.Memory == 0 {
+		o.Memory = DefaultMemory
+	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
+	}
+}
+
+func (o *Options) checkMemory() error {
+	if o.Memory < MinMemory {
+		return fmt.Errorf("replay: memory is %d bytes; must be at least %d (16 MiB)", o.Memory, MinMemory)
 	}
 	return nil
 }

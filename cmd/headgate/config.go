@@ -18,8 +18,8 @@ import (
 // configCommand returns the command “headgate config”.
 func configCommand() *cobra.Command {
 	return commandGroup(
-		&cobra.Command{Use: "config", Short: "Check a configuration file, print effective settings"},
-		configCheckCommand(), configPrintCommand(), configSchemaCommand(),
+		&cobra.Command{Use: "config", Short: "Check and compare configuration files, print effective settings"},
+		configCheckCommand(), configPrintCommand(), configDiffCommand(), configSchemaCommand(),
 	)
 }
 

@@ -228,6 +228,6 @@ var libraryThirdParty = map[string]thirdPartyRule{
 	},
 	"maragu.dev/gomponents": {
 		why:  "HTML elements with escaped text, without reflection: ADR 47",
-		code: []string{"replay", service("demo")},
+		code: []string{"replay", service("dashboard"), service("demo"), service("webpage")},
 	},
 }

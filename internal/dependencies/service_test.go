@@ -62,9 +62,14 @@ var serviceRules = map[string]packageRule{
 	service("controlplane"): {
 		why: "a real xDS server for tests",
 	},
+	service("dashboard"): {
+		why:   "the static files of the page of the admin listener; its tests run the whole service",
+		code:  []string{service("webpage")},
+		tests: []string{"internal/leaktest", "internal/testserver", service("chromium"), service("config"), service("service")},
+	},
 	service("demo"): {
 		why:   "the demo page over stores that it is given",
-		code:  []string{".", "algo", "httpfields", "internal/theme", service("localaccess")},
+		code:  []string{".", "algo", "httpfields", service("localaccess"), service("webpage")},
 		tests: []string{"internal/leaktest", "internal/micros", "memstore", service("chromium")},
 	},
 	service("docsite"): {
@@ -158,7 +163,7 @@ var serviceRules = map[string]packageRule{
 		why: "it builds the service from its parts in the order of their dependencies, and runs it",
 		code: []string{
 			".", "fallback", "lease", "memstore", service("access"), service("activity"), service("admin"), service("audit"), service("bans"),
-			service("config"), service("demo"), service("engine"), service("events"), service("envoyconfig"), service("envoyxds"),
+			service("config"), service("dashboard"), service("demo"), service("engine"), service("events"), service("envoyconfig"), service("envoyxds"),
 			service("forwardauth"), service("hangup"),
 			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
 			service("rlsapi"), service("storeopen"), service("tlsfiles"),
@@ -182,6 +187,10 @@ var serviceRules = map[string]packageRule{
 		why:   "TLS configurations from files, read again when they change",
 		tests: []string{"internal/testserver"},
 	},
+	service("webpage"): {
+		why:  "what the demo page and the dashboard share: embedded files, their header fields, styles and the theme",
+		code: []string{"internal/theme"},
+	},
 }
 
 // serviceThirdParty are the third-party modules of cmd/headgate and grpclimit.
@@ -197,7 +206,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	"github.com/chromedp": {
 		why:   "a real browser in tests",
 		code:  []string{service("chromium")},
-		tests: []string{"cmd/headgate", service("demo"), service("docsite")},
+		tests: []string{"cmd/headgate", service("dashboard"), service("demo"), service("docsite")},
 	},
 	"github.com/envoyproxy/go-control-plane": {
 		why: "Envoy's protocol messages; a real xDS server in tests",

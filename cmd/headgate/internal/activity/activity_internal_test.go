@@ -45,7 +45,7 @@ func TestTimelineHasDifferencesBySlot(t *testing.T) {
 	c.add("api", 1, 2)
 	line.Tick(clock.Add(20*time.Second + time.Millisecond)) // the timer was late
 	c.add("api", 0, 1)
-	s := line.Series(clock.Add(25*time.Second), Fine)
+	s := line.Series(clock.Add(25*time.Second), Fine, time.Time{})
 	allowed, denied := s.Policies["api"][0], s.Policies["api"][1]
 	if got := allowed[len(allowed)-3:]; !slices.Equal(got, []uint32{5, 7, 1}) {
 		t.Errorf("allowed: got %d want 5, 7, 1", got)
@@ -56,7 +56,7 @@ func TestTimelineHasDifferencesBySlot(t *testing.T) {
 	if want := clock.Add(20*time.Second - 359*10*time.Second); !s.From.Equal(want) || s.Step != 10*time.Second || len(allowed) != 360 {
 		t.Errorf("got %d slots of %v from %v want 360 of 10 s from %v", len(allowed), s.Step, s.From, want)
 	}
-	if s := line.Series(clock.Add(25*time.Second), Coarse); s.Policies["api"][0][719] != 13 || len(s.Latency) != 720 {
+	if s := line.Series(clock.Add(25*time.Second), Coarse, time.Time{}); s.Policies["api"][0][719] != 13 || len(s.Latency) != 720 {
 		t.Errorf("by minute: got %d allowed want 13", s.Policies["api"][0][719])
 	}
 }
@@ -73,7 +73,7 @@ func TestTimelineForgetsOldSlots(t *testing.T) {
 			line.Tick(clock.Add(step))
 		}
 		total := uint32(0)
-		for _, n := range line.Series(clock.Add(steps[len(steps)-1]), Fine).Policies["api"][0] {
+		for _, n := range line.Series(clock.Add(steps[len(steps)-1]), Fine, time.Time{}).Policies["api"][0] {
 			total += n
 		}
 		if total != 0 {
@@ -88,7 +88,7 @@ func TestTimelineWithClockSetBack(t *testing.T) {
 	line := NewTimeline(c.read, []float64{0.001, 0.01}, clock)
 	c.add("api", 0, 5)
 	line.Tick(clock.Add(-time.Hour))
-	if s := line.Series(clock, Fine); s.Policies["api"][0][359] != 5 {
+	if s := line.Series(clock, Fine, time.Time{}); s.Policies["api"][0][359] != 5 {
 		t.Errorf("got %d want 5 in the last slot", s.Policies["api"][0][359])
 	}
 }
@@ -101,7 +101,7 @@ func TestTimelineIsBounded(t *testing.T) {
 		c.add(fmt.Sprint("policy ", i), 0, 1)
 	}
 	c.add("saturated", 0, 1<<40)
-	s := line.Series(clock, Fine)
+	s := line.Series(clock, Fine, time.Time{})
 	if len(s.Policies) != maxSeries+1 {
 		t.Errorf("got %d series want %d and others", len(s.Policies), maxSeries)
 	}
@@ -115,12 +115,12 @@ func TestTimelineQuantiles(t *testing.T) {
 	c := newCounted()
 	line := NewTimeline(c.read, []float64{0.001, 0.01}, clock)
 	c.Latency = []uint64{90, 10, 0}
-	l := line.Series(clock, Fine).Latency[359]
+	l := line.Series(clock, Fine, time.Time{}).Latency[359]
 	if l.Count != 100 || l.P50 < 500*time.Microsecond || l.P50 > 600*time.Microsecond || l.P99 < 9*time.Millisecond || l.P99 > 10*time.Millisecond {
 		t.Errorf("got %+v want p50 near 0.55 ms and p99 near 9.1 ms", l)
 	}
 	c.Latency = []uint64{90, 10, 1000}
-	if l = line.Series(clock, Fine).Latency[359]; l.P50 != 10*time.Millisecond {
+	if l = line.Series(clock, Fine, time.Time{}).Latency[359]; l.P50 != 10*time.Millisecond {
 		t.Errorf("above all bounds: got %v want the last bound", l.P50)
 	}
 }
@@ -177,5 +177,31 @@ func TestRateOfTheLastMinutes(t *testing.T) {
 		if got := top.Keys(int64(at))[0].PerSecond; got < want[0] || got > want[1] {
 			t.Errorf("at %v: got %g per second want %g", at, got, want)
 		}
+	}
+}
+
+// Series from a time on has only the slots that the caller does not have.
+func TestSeriesFromATime(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	totals := Totals{Policies: map[string]Counts{"api": {1}, "old": {1}}}
+	line := NewTimeline(func() Totals { return totals }, []float64{1}, now)
+	totals = Totals{Policies: map[string]Counts{"api": {3}, "old": {7}}}
+	line.Tick(now.Add(time.Second))
+	totals = Totals{Policies: map[string]Counts{"api": {8}, "old": {7}}}
+	line.Tick(now.Add(2 * time.Second))
+	end := now.Add(2500 * time.Millisecond)
+	s := line.Series(end, Live, now.Add(1200*time.Millisecond))
+	if got := s.Policies["api"][0]; len(got) != 2 || got[0] != 5 || got[1] != 0 || len(s.Latency) != 2 || !s.From.Equal(now.Add(time.Second)) {
+		t.Errorf("from the second slot on: got %v from %v want 5 and 0", got, s.From)
+	}
+	if _, ok := s.Policies["old"]; ok || s.Step != time.Second {
+		t.Errorf("got a policy without requests in these slots, or slots of %v", s.Step)
+	}
+	if s := line.Series(end, Live, now.Add(-time.Hour)); len(s.Latency) != 300 || s.Policies["old"][0][297] != 6 {
+		t.Errorf("from before the first slot: got %d slots want 300", len(s.Latency))
+	}
+	if s := line.Series(end, Live, now.Add(time.Hour)); len(s.Latency) != 1 {
+		t.Errorf("from after the last slot: got %d slots want 1", len(s.Latency))
 	}
 }

@@ -36,22 +36,23 @@ type Resolution int
 
 // The resolutions.
 const (
-	Fine   Resolution = iota // 10 s, for the last hour
+	Live   Resolution = iota // 1 s, for the last 5 minutes
+	Fine                     // 10 s, for the last hour
 	Coarse                   // 1 min, for the last 12 hours
 	resolutions
 )
 
 // Step returns the length of a slot.
 func (r Resolution) Step() time.Duration {
-	return [resolutions]time.Duration{10 * time.Second, time.Minute}[r]
+	return [resolutions]time.Duration{time.Second, 10 * time.Second, time.Minute}[r]
 }
 
 // Slots returns the number of slots that are kept.
-func (r Resolution) Slots() int { return [resolutions]int{360, 720}[r] }
+func (r Resolution) Slots() int { return [resolutions]int{300, 360, 720}[r] }
 
 // Timeline keeps how many requests each policy has had in the last hours, and how long
 // decisions took. It reads totals that are counted anyway, and stores their differences:
-// a decision costs nothing more. It needs at most about 5 MB. It is created with
+// a decision costs nothing more. It needs at most about 7 MB. It is created with
 // [NewTimeline] and may be used concurrently.
 type Timeline struct {
 	read   func() Totals
@@ -87,7 +88,7 @@ func NewTimeline(read func() Totals, bounds []float64, now time.Time) *Timeline 
 func (t *Timeline) Run(ctx context.Context) {
 	for {
 		now := time.Now()
-		next := now.Truncate(Fine.Step()).Add(Fine.Step())
+		next := now.Truncate(Live.Step()).Add(Live.Step())
 		select {
 		case <-ctx.Done():
 			return
@@ -189,29 +190,43 @@ type Latency struct {
 	P50, P99 time.Duration
 }
 
-// Series returns the slots of a resolution at the time now.
-func (t *Timeline) Series(now time.Time, r Resolution) Series {
+// Series returns the slots of a resolution at the time now, from the slot that contains
+// the time from on, or all slots for the zero time. Policies without a request in them
+// are missing.
+func (t *Timeline) Series(now time.Time, r Resolution, from time.Time) Series {
 	totals := t.read()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tick(now, totals)
-	n := r.Slots()
-	first := number(t.ticked, r) - int64(n) + 1
+	last := number(t.ticked, r)
+	first := last - int64(r.Slots()) + 1
+	if !from.IsZero() {
+		first = min(max(first, number(from, r)), last)
+	}
+	n, slots := int(last-first+1), int64(r.Slots())
 	out := Series{From: time.Unix(0, first*int64(r.Step())).UTC(), Step: r.Step(), Policies: make(map[string][Outcomes][]uint32, len(t.series))}
 	for name, s := range t.series {
-		var all [Outcomes][]uint32
-		for o := range all {
-			all[o] = make([]uint32, n)
-			for i := range n {
-				all[o][i] = s.slots[r][(first+int64(i))%int64(n)][o]
-			}
+		if all, used := s.last(r, first, n); used {
+			out.Policies[name] = all
 		}
-		out.Policies[name] = all
 	}
 	for i := range n {
-		out.Latency = append(out.Latency, t.latencyOf(t.latency[r][(first+int64(i))%int64(n)]))
+		out.Latency = append(out.Latency, t.latencyOf(t.latency[r][(first+int64(i))%slots]))
 	}
 	return out
+}
+
+// last returns n slots from the one with number first on, and whether any of them has a
+// request.
+func (s *series) last(r Resolution, first int64, n int) (all [Outcomes][]uint32, used bool) {
+	for o := range all {
+		all[o] = make([]uint32, n)
+		for i := range n {
+			all[o][i] = s.slots[r][(first+int64(i))%int64(r.Slots())][o]
+			used = used || all[o][i] > 0
+		}
+	}
+	return all, used
 }
 
 func (t *Timeline) latencyOf(buckets []uint32) Latency {

@@ -93,6 +93,7 @@ func New(opts *Options) *Handler {
 	}
 	for path, page := range opts.Pages {
 		h.pages.Handle(path, page)
+		h.paths = append(h.paths, strings.TrimPrefix(path, "GET "))
 	}
 	h.mux.HandleFunc("GET /{$}", h.index)
 	if opts.API != nil {

@@ -28,11 +28,11 @@ var operations = []operation{
 	{http.MethodPost, "/admin/v1/keys/refund", access.Write, nil, (*call).refund},
 	{http.MethodPost, "/admin/v1/keys/debit", access.Write, nil, (*call).debit},
 	{http.MethodPost, "/admin/v1/holds/cancel", access.Write, nil, (*call).cancelHold},
-	{http.MethodGet, "/admin/v1/overrides", access.Read, []string{"policy", "target"}, (*call).overrides},
+	{http.MethodGet, "/admin/v1/overrides", access.Read, []string{"policy", "target", "n"}, (*call).overrides},
 	{http.MethodPost, "/admin/v1/overrides/set", access.Write, nil, (*call).setOverrides},
 	{http.MethodPost, "/admin/v1/overrides/remove", access.Write, nil, (*call).removeOverrides},
 	{http.MethodGet, "/admin/v1/hot-keys", access.Read, []string{"n", "policy"}, (*call).hotKeys},
 	{http.MethodGet, "/admin/v1/denials", access.Read, []string{"n", "policy"}, (*call).denials},
-	{http.MethodGet, "/admin/v1/timeline", access.Read, []string{"span"}, (*call).timeline},
+	{http.MethodGet, "/admin/v1/timeline", access.Read, []string{"span", "from"}, (*call).timeline},
 	{http.MethodGet, "/admin/v1/audit", access.Read, []string{"n", "before"}, (*call).audit},
 }

@@ -35,6 +35,7 @@ type Override struct {
 // Overrides are overrides in the store.
 type Overrides struct {
 	Overrides []Override `json:"overrides"`
+	Total     *int       `json:"total,omitempty"` // only in a list: the number of all that match
 }
 
 // Removed is the result of a removal.
@@ -43,6 +44,11 @@ type Removed struct {
 }
 
 func (c *call) overrides() (any, error) {
+	n, err := c.number("n", maxOverrides, maxOverrides)
+	if err != nil {
+		return nil, err
+	}
+	total := 0
 	snapshot, out := c.Overrides.List(), Overrides{Overrides: []Override{}}
 	ignored := make(map[overrides.ID]string, len(snapshot.Ignored))
 	for _, i := range snapshot.Ignored {
@@ -54,8 +60,11 @@ func (c *call) overrides() (any, error) {
 		if policy != nil && e.Policy != *policy || c.query.Has("target") && e.Target != target {
 			continue
 		}
-		out.Overrides = append(out.Overrides, overrideOf(e, ignored[e.ID()]))
+		if total++; total <= n {
+			out.Overrides = append(out.Overrides, overrideOf(e, ignored[e.ID()]))
+		}
 	}
+	out.Total = &total
 	return out, nil
 }
 

@@ -17,7 +17,10 @@ const (
 
 func (c *call) status() (any, error) {
 	s := c.Status(c.ctx)
-	s.Caller.Name = c.client.Name
+	s.Caller.Name, s.Keys = c.client.Name, "hash"
+	if c.ShowKeys {
+		s.Keys = "clear"
+	}
 	for _, scope := range c.client.Scopes {
 		s.Caller.Scopes = append(s.Caller.Scopes, string(scope))
 	}
@@ -135,13 +138,22 @@ func (c *call) timeline() (any, error) {
 	resolution := activity.Fine
 	switch span := c.query.Get("span"); span {
 	case "", "1h":
+	case "5m":
+		resolution = activity.Live
 	case "12h":
 		resolution = activity.Coarse
 	default:
-		return nil, badRequest("span", "the query parameter span is %.40q; must be 1h or 12h", span)
+		return nil, badRequest("span", "the query parameter span is %.40q; must be 5m, 1h or 12h", span)
+	}
+	var from time.Time
+	if text := c.query.Get("from"); text != "" {
+		var err error
+		if from, err = time.Parse(time.RFC3339, text); err != nil {
+			return nil, badRequest("from", "the query parameter from is %.40q; must be a time such as 2026-01-31T12:00:00Z", text)
+		}
 	}
 	now := time.Now()
-	s := c.API.Timeline.Series(now, resolution)
+	s := c.API.Timeline.Series(now, resolution, from)
 	out := Timeline{From: s.From, Now: now.UTC(), StepMS: s.Step.Milliseconds(), Slots: len(s.Latency), Policies: make(map[string]Series, len(s.Policies))}
 	for name, o := range s.Policies {
 		out.Policies[name] = Series{o[0], o[1], o[2], o[3], o[4]}

@@ -9,6 +9,7 @@ type Status struct {
 	StartedAt   time.Time    `json:"started_at"`
 	Now         time.Time    `json:"now"`
 	Caller      Caller       `json:"caller"`
+	Keys        string       `json:"keys"` // hash or clear
 	Enforcement string       `json:"enforcement"`
 	Config      ConfigState  `json:"config"`
 	Store       StoreState   `json:"store"`

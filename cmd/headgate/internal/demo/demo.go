@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/webpage"
 )
 
 // Defaults of the limits in [Options].
@@ -135,5 +136,5 @@ func (h *Handler) routing() (*http.ServeMux, error) {
 	mux.HandleFunc("GET /events", h.events)
 	mux.HandleFunc("POST /act", h.act)
 	mux.HandleFunc("GET /state", h.serveState)
-	return mux, addAssets(mux)
+	return mux, webpage.Add(mux, web)
 }

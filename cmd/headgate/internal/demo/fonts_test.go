@@ -2,8 +2,6 @@ package demo_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/chromium"
@@ -23,7 +21,7 @@ func TestFonts(t *testing.T) {
 		"opentype/cantarell": "Cantarell", "truetype/open-sans": "Open Sans",
 	} {
 		t.Run(font, func(t *testing.T) {
-			b := chromium.Start(t, chromium.View{Width: 1180, Height: 720}, "FONTCONFIG_FILE="+onlyFont(t, folder, font))
+			b := chromium.Start(t, chromium.View{Width: 1180, Height: 720}, chromium.OnlyFont(t, folder, font))
 			load(t, b, s.URL+"#n=20")
 			v := visit(t, b, s.URL)
 			mustBeOnScreen(t, b)
@@ -41,7 +39,7 @@ func TestFonts(t *testing.T) {
 				b.SetView(t, l)
 				b.Until(t, fmt.Sprintf("document.documentElement.clientWidth === %d", l.Width))
 				chromium.Eval[bool](t, b, "document.getElementById('settings').open = true")
-				if faults := chromium.Eval[[]string](t, b, fmt.Sprintf("(%s)('')", faultsOfLayout)); len(faults) > 0 {
+				if faults := b.LayoutFaults(t, layout, ""); len(faults) > 0 {
 					t.Errorf("%s: got %d faults: %q", l, len(faults), faults[:min(len(faults), 12)])
 				}
 				if l.Width >= 1180 {
@@ -50,21 +48,4 @@ func TestFonts(t *testing.T) {
 			}
 		})
 	}
-}
-
-// onlyFont returns a configuration of fontconfig with the fonts in one folder, of which
-// font is the default. scripts/setup installs them.
-func onlyFont(t *testing.T, folder, font string) string {
-	t.Helper()
-	fonts := filepath.Join("/usr/share/fonts", folder)
-	if _, err := os.Stat(fonts); err != nil {
-		t.Fatalf("the fonts of this test are missing: %v; scripts/setup installs them", err)
-	}
-	file := filepath.Join(t.TempDir(), "fonts.conf")
-	text := fmt.Sprintf(`<fontconfig><dir>%s</dir><cachedir>%s</cachedir><match target="pattern">
-		<edit name="family" mode="append" binding="strong"><string>%s</string></edit></match></fontconfig>`, fonts, t.TempDir(), font)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

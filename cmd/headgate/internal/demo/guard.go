@@ -5,12 +5,8 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/localaccess"
+	"github.com/headgate/headgate/cmd/headgate/internal/webpage"
 )
-
-// policyText is the Content-Security-Policy. It permits only resources of the same
-// origin, and neither inline scripts nor inline styles.
-const policyText = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // guarded returns the routes of the handler, protected by [Guard].
 func (h *Handler) guarded() (http.Handler, error) {
@@ -29,7 +25,7 @@ func (h *Handler) guarded() (http.Handler, error) {
 // browsers, such as curl, are not affected.
 func Guard(next http.Handler, hosts ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		harden(w.Header())
+		webpage.Harden(w.Header())
 		switch {
 		case !localaccess.NamedHost(r.Host, hosts...):
 			http.Error(w, "host name not allowed; --allow-host allows further names", http.StatusMisdirectedRequest)
@@ -39,14 +35,6 @@ func Guard(next http.Handler, hosts ...string) http.Handler {
 			next.ServeHTTP(w, r)
 		}
 	})
-}
-
-func harden(header http.Header) {
-	header.Set("Content-Security-Policy", policyText)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Cross-Origin-Opener-Policy", "same-origin")
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
 // refusal is the reason why an action was rejected. Field is the name of the invalid

@@ -1,13 +1,10 @@
 package demo
 
 import (
-	"bytes"
 	"embed"
-	"fmt"
 	"net/http"
-	"regexp"
 
-	g "maragu.dev/gomponents"
+	"github.com/headgate/headgate/cmd/headgate/internal/webpage"
 )
 
 // web contains the files that a browser loads. They are served as they are, without a
@@ -41,40 +38,7 @@ type choice struct{ Value, Label string }
 
 // page returns the handler for the page. The page is rendered only once, because it is
 // the same for all clients.
-func (h *Handler) page() (http.Handler, error) {
-	file, err := web.ReadFile("web/page.html")
-	if err != nil {
-		return nil, err
-	}
-	text, err := fill(string(file), h.parts())
-	if err != nil {
-		return nil, fmt.Errorf("demo: render page: %w", err)
-	}
-	return asset("page.html", text), nil
-}
-
-// placeMark matches a place in page.html that is filled in, such as {{store}}.
-var placeMark = regexp.MustCompile(`\{\{([a-z-]+)\}\}`)
-
-// fill replaces every mark in page with the part of its name.
-func fill(page string, parts map[string]g.Node) ([]byte, error) {
-	var text bytes.Buffer
-	end := 0
-	for _, place := range placeMark.FindAllStringSubmatchIndex(page, -1) {
-		name := page[place[2]:place[3]]
-		part, ok := parts[name]
-		if !ok {
-			return nil, fmt.Errorf("no part is named %s", name)
-		}
-		text.WriteString(page[end:place[0]])
-		if err := part.Render(&text); err != nil {
-			return nil, err
-		}
-		end = place[1]
-	}
-	text.WriteString(page[end:])
-	return text.Bytes(), nil
-}
+func (h *Handler) page() (http.Handler, error) { return webpage.Render(web, h.parts()) }
 
 func dialectChoices() []choice {
 	says := map[string]string{

@@ -6,6 +6,8 @@ import (
 
 	g "maragu.dev/gomponents"
 	"maragu.dev/gomponents/html"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/webpage"
 )
 
 // maxTracks is the number of rows of counts in a panel.
@@ -17,7 +19,7 @@ func (h *Handler) parts() map[string]g.Node {
 	all, limit, example := descriptions(), defaultSettings(), glanceSettings()
 	chosen := scenarios()[0].Look[0]
 	return map[string]g.Node{
-		"store": g.Text(h.opts.Store), "docs": g.Text(docsURL), "modules": modules(),
+		"store": g.Text(h.opts.Store), "docs": g.Text(docsURL), "modules": webpage.Modules(web),
 		"max-burst": number(maxBurst), "max-stream": number(maxStreamRate), "max-units": number(maxUnits), "max-period": number(maxPeriodMS / 1000),
 		"rate": number(limit.Rate), "burst": number(limit.Burst), "queue": number(limit.Queue), "cost": number(limit.Cost),
 		"glance-rate": number(example.Rate), "glance-burst": number(example.Burst), "glance-queue": number(example.Queue),

@@ -2,7 +2,6 @@ package demo_test
 
 import (
 	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -34,14 +33,6 @@ func TestPictures(t *testing.T) {
 		b.Click(t, "[data-scenario="+*scenario+"]")
 		b.Until(t, "Number(document.documentElement.dataset.sent) >= 20")
 		time.Sleep(*wait)
-		shoot(t, b, filepath.Join(*pictures, p.name+".png"))
-	}
-}
-
-// shoot takes a screenshot of the viewport.
-func shoot(t *testing.T, b *chromium.Browser, file string) {
-	t.Helper()
-	if err := os.WriteFile(file, b.Screenshot(t), 0o644); err != nil {
-		t.Fatal(err)
+		b.Shoot(t, filepath.Join(*pictures, p.name+".png"))
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/admin"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/dashboard"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 )
 
@@ -45,10 +47,14 @@ func openOperators(ctx context.Context, p *parts) (all []listener, err error) {
 // until the requests on all other listeners have completed.
 func (l listener) forOperators() bool { return l.name == "admin" || l.name == "metrics" }
 
+// dashboardPath is the path of the dashboard on the admin listener.
+const dashboardPath = "/ui"
+
 func newAdminHandler(p *parts) *admin.Handler {
 	return admin.New(&admin.Options{
 		Gate:    p.gates.admin,
 		API:     newAdminAPI(p),
+		Pages:   map[string]http.Handler{"GET " + dashboardPath + "/": http.StripPrefix(dashboardPath, dashboard.New())},
 		Health:  p.health,
 		Metrics: p.observers.Handler(),
 		Config:  func(w io.Writer) error { return p.live.Config().Print(w) },

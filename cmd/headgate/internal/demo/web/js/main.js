@@ -11,6 +11,7 @@ import { Panel } from './panel.js';
 import { Picture } from './picture.js';
 import { act, connect } from './server.js';
 import * as table from './table.js';
+import { addToggle } from './toggle.js';
 import { whole } from './words.js';
 
 const $ = (id) => document.getElementById(id);
@@ -20,7 +21,6 @@ const controls = new Controls();
 controls.onLook = (algorithm) => inspector.choose(algorithm);
 const code = new Code($('code'));
 const announcer = new Announcer($('summary'));
-const dark = matchMedia('(prefers-color-scheme: dark)');
 const narrow = matchMedia('(max-width: 53.75em)');
 
 const view = {
@@ -169,29 +169,11 @@ document.addEventListener('keydown', (event) => {
   actions[key]();
 });
 
-function isDark() {
-  const chosen = document.documentElement.dataset.theme;
-  return chosen ? chosen === 'dark' : dark.matches;
-}
-
-function showTheme() {
-  $('theme').setAttribute('aria-pressed', String(isDark()));
+addToggle($('theme'), () => {
   view.inks = readInks();
   view.style++;
   picture.wake();
-}
-
-$('theme').addEventListener('click', () => {
-  const theme = isDark() ? 'light' : 'dark';
-  document.documentElement.dataset.theme = theme;
-  try {
-    localStorage.setItem('headgate-theme', theme);
-  } catch { /* storage may be forbidden: the choice then lasts as long as the page */ }
-  showTheme();
 });
-dark.addEventListener('change', showTheme);
-matchMedia('(forced-colors: active)').addEventListener('change', showTheme);
-showTheme();
 
 // On a narrow screen the settings are collapsed, so that the panels are visible.
 function fold() {
