@@ -48,7 +48,7 @@ func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 		}
 	}
 	if s.observer != nil && released {
-		s.notify(Refund, nil, a, err)
+		s.notify(ctx, Refund, nil, a, err)
 	}
 }
 

@@ -49,6 +49,9 @@ type Options struct {
 	// Guard protects the API against web pages; nil means a [Guard] for every Host. It
 	// does not protect Mounted.
 	Guard *Guard
+	// Wrap returns the handler that is used in place of the handler of an operation of
+	// the API, which has a path. nil means the handler itself.
+	Wrap func(path string, handler http.Handler) http.Handler
 }
 
 // Handler serves the HTTP API. It is created with [New] and may be used concurrently.
@@ -92,7 +95,11 @@ func (h *Handler) route(guard *Guard, opts *Options) {
 	var paths []string
 	for _, o := range operations {
 		paths = append(paths, o.path)
-		h.routes[o.path] = guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, o) }))
+		handler := guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, o) }))
+		if opts.Wrap != nil {
+			handler = opts.Wrap(o.path, handler)
+		}
+		h.routes[o.path] = handler
 	}
 	paths = append(paths, "/livez", "/readyz", "/openapi.json")
 	for _, path := range slices.Sorted(maps.Keys(opts.Mounted)) {

@@ -63,6 +63,8 @@ type Options struct {
 	// MaxBodyBytes is the maximum size of a request to the HTTP API, in bytes, so that a
 	// client can end a hold there, too; 0 means that only MaxRequestBytes applies.
 	MaxBodyBytes int
+	// Tracer starts the spans of decisions; nil means that there are none.
+	Tracer Tracer
 	// Version is the version of Headgate that INFO reports.
 	Version string
 	// Log is the logger for panics and connection errors; nil means no log. Its lines
@@ -76,6 +78,7 @@ type Handler struct {
 	commands              map[string]*command
 	credentials           *credentials
 	networked             bool
+	tracer                Tracer // nil if decisions are not traced
 	version               string
 	log                   *slog.Logger
 	bounds                bounds // bounds after authentication
@@ -101,6 +104,7 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		commands:    allCommands(),
 		credentials: newCredentials(opts.User, opts.Password),
 		networked:   opts.Networked,
+		tracer:      opts.Tracer,
 		version:     opts.Version,
 		log:         opts.Log,
 		since:       time.Now(),

@@ -54,6 +54,7 @@ type ServerOptions struct {
 	MaxHeaderBytes   int           // maximum size of a request's header; 0 means DefaultMaxHeaderBytes
 	MaxConnectionAge time.Duration // age at which a client must connect again; 0 means 24 h
 	AgeGrace         time.Duration // grace period for requests in flight at that age; 0 means 1 h
+	Interceptor      grpc.StreamServerInterceptor // called for each request; nil means none
 	HandshakeTimeout time.Duration // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
 	Log              *slog.Logger  // logger for connection errors; nil means no log
 }
@@ -118,6 +119,9 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 			Time:                  time.Minute, // a client that does not respond to a ping is disconnected
 			Timeout:               20 * time.Second,
 		}),
+	}
+	if opts.Interceptor != nil {
+		options = append(options, grpc.StreamInterceptor(opts.Interceptor))
 	}
 	var creds credentials.TransportCredentials
 	if opts.TLS != nil {

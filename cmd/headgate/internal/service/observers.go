@@ -5,10 +5,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyxds"
 	"github.com/headgate/headgate/cmd/headgate/internal/metrics"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/tracing"
 	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/memstore"
 )
@@ -17,17 +19,27 @@ import (
 type observers struct {
 	*metrics.Metrics
 	denials *metrics.Denials
+	tracer  *tracing.Tracer // nil if requests are not traced
 }
 
 func newObservers(c *config.Config, version string, log *slog.Logger, droppedLines func() uint64) *observers {
 	denials := metrics.NewDenials(&metrics.DenialOptions{
 		Log: log, PerSecond: c.Log.Denials, LogKeys: c.Log.Keys, TopKeys: c.Admin.Keys, Secret: string(c.Log.HashSecret),
 	})
-	o := &observers{denials: denials, Metrics: metrics.New(&metrics.Options{
-		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials,
-	})}
+	o := &observers{denials: denials}
+	o.Metrics = metrics.New(&metrics.Options{
+		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials, Wrap: o.traced,
+	})
 	o.Log(droppedLines)
 	return o
+}
+
+// traced returns an observer that also adds decisions to spans, if requests are traced.
+func (o *observers) traced(next engine.Observer) engine.Observer {
+	if o.tracer == nil {
+		return next
+	}
+	return o.tracer.Observer(next)
 }
 
 // report adds the state of the store, of the configuration and of Envoy's rules to the

@@ -33,9 +33,10 @@ type Options struct {
 // Service is a rate limit service. Create it with [New], and call [Service.Run] and
 // [Service.Close] once each.
 type Service struct {
-	parts *parts
-	store headgate.Store
-	lines *logs.Queue
+	parts     *parts
+	store     headgate.Store
+	lines     *logs.Queue
+	telemetry *telemetry
 }
 
 // New creates a service. It opens the store and reads Envoy's rules, but opens no
@@ -43,13 +44,19 @@ type Service struct {
 func New(opts *Options) (*Service, error) {
 	lines, log := openLog(&opts.Config.Log, opts.Log)
 	seen := newObservers(opts.Config, opts.Version, log, lines.Dropped)
-	store, err := openStore(opts.Config, LogStoreEvents(log), seen)
+	export, err := startTelemetry(opts.Config, opts.Version, log, seen)
 	if err != nil {
 		closeLog(lines)
 		return nil, err
 	}
+	store, err := openStore(opts.Config, seen.tracer, LogStoreEvents(log), seen)
+	if err != nil {
+		export.close()
+		closeLog(lines)
+		return nil, err
+	}
 	p, err := newParts(opts.Config, opts.Sources, opts.Version, log, seen, store)
-	s := &Service{p, store, lines}
+	s := &Service{p, store, lines, export}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -60,6 +67,7 @@ func New(opts *Options) (*Service, error) {
 // [Service.Run] has returned.
 func (s *Service) Close() error {
 	defer closeLog(s.lines)
+	defer s.telemetry.close()
 	return s.store.Close()
 }
 
@@ -71,6 +79,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer addBallast()()
 	defer followConfig(ctx, s.parts.live, s.parts.log)()
 	defer inBackground(ctx, s.parts.envoy.follow)()
+	if client := s.telemetry.statsd(s.parts); client != nil {
+		defer inBackground(context.WithoutCancel(ctx), client.Run)() // also during the shutdown
+	}
 	if !s.parts.reloads() {
 		hangup.Release()
 	}
