@@ -14,4 +14,5 @@ func init() {
 	hooks.HoldError = holdError
 	hooks.CheckTTL = checkTTL
 	hooks.InstantNow = instantNow
+	hooks.Observe = observe
 }

@@ -29,7 +29,7 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)
 	if l.observer != nil {
-		l.observer.Observe(Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
+		observe(ctx, l.observer, Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
 	}
 	return err
 }

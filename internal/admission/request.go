@@ -58,13 +58,13 @@ func (q *Request) DecisionsOf(p *Part) []headgate.Decision {
 // Decide makes all charges or none, and returns the combined decision. There must be at
 // least one charge.
 func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
-	return q.combined(q.Take(ctx, q.Store, headgate.StoreClock))
+	return q.combined(ctx, q.Take(ctx, q.Store, headgate.StoreClock))
 }
 
 // DecideAndHold is like Decide, and opens a hold that [Request.Settle] ends. The hold
 // expires after ttl; the costs are then final.
 func (q *Request) DecideAndHold(ctx context.Context, ttl time.Duration) (headgate.Decision, error) {
-	return q.combined(q.Batch.Hold(ctx, q.Store, headgate.StoreClock, ttl))
+	return q.combined(ctx, q.Batch.Hold(ctx, q.Store, headgate.StoreClock, ttl))
 }
 
 // HasSlots reports whether a charge takes slots, so that DecideAndHold must decide.
@@ -86,11 +86,11 @@ const AsCharged = -1
 
 // combined reports the decisions to the observer and returns the combined decision. err
 // is the error of the store.
-func (q *Request) combined(err error) (d headgate.Decision, _ error) {
+func (q *Request) combined(ctx context.Context, err error) (d headgate.Decision, _ error) {
 	if q.Observer != nil {
 		for i := range q.parts {
 			p := &q.parts[i]
-			q.observe(p, headgate.Take.String(), p.Cost, q.DecisionsOf(p), err)
+			q.observe(ctx, p, headgate.Take.String(), p.Cost, q.DecisionsOf(p), err)
 		}
 	}
 	switch {
@@ -135,7 +135,7 @@ func (q *Request) releasePart(ctx context.Context, p *Part) {
 		decisions = append(decisions, d)
 	}
 	if len(decisions) > 0 {
-		q.observe(p, done.String(), p.Cost, decisions, failed)
+		q.observe(ctx, p, done.String(), p.Cost, decisions, failed)
 	}
 }
 
@@ -166,7 +166,7 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 			continue
 		}
 		if uncounted := q.uncounted(p, opened, costs); actual[i] != p.Cost || uncounted > 0 {
-			q.observeCommit(p, actual[i], uncounted, err)
+			q.observeCommit(ctx, p, actual[i], uncounted, err)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (q *Request) uncounted(p *Part, opened []headgate.Decision, costs []int64) 
 }
 
 // observeCommit reports the commit of a charge to the observer.
-func (q *Request) observeCommit(p *Part, cost, uncounted int64, err error) {
+func (q *Request) observeCommit(ctx context.Context, p *Part, cost, uncounted int64, err error) {
 	if q.Observer == nil {
 		return
 	}
@@ -194,11 +194,11 @@ func (q *Request) observeCommit(p *Part, cost, uncounted int64, err error) {
 	if err == nil {
 		e.Decision, e.Uncounted = root.Combine(q.DecisionsOf(p)), uncounted
 	}
-	q.Observer.Observe(e)
+	root.Observe(ctx, q.Observer, e)
 }
 
 // observe reports a decision on one charge to the observer.
-func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate.Decision, err error) {
+func (q *Request) observe(ctx context.Context, p *Part, verb string, cost int64, decisions []headgate.Decision, err error) {
 	if q.Observer == nil {
 		return
 	}
@@ -206,5 +206,5 @@ func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate
 	if err == nil {
 		e.Decision = root.Combine(decisions)
 	}
-	q.Observer.Observe(e)
+	root.Observe(ctx, q.Observer, e)
 }

@@ -25,4 +25,5 @@ var (
 	HoldID     any // func(string) (headgate.HoldID, error)
 	CheckTTL   any // func(time.Duration) error
 	InstantNow any // func(Instant) Instant
+	Observe    any // func(context.Context, headgate.Observer, headgate.Event)
 )
