@@ -233,6 +233,8 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 		return metrics.LeaseState{Keys: 1, Units: 2, Stranded: 3, Memory: 4, Calls: 5, Failed: 6, Waits: 7}
 	})
 	m.XDS(func() metrics.XDSState { return metrics.XDSState{Connected: true, Failures: 7} })
+	m.Exports("otlp_traces", "statsd")("statsd", errors.New("x"))
+	m.Spans(func() (recorded, exported uint64) { return 9, 8 })
 	m.Draining()
 	return m
 }
@@ -247,6 +249,8 @@ func TestStateMetrics(t *testing.T) {
 		`headgate_envoy_quota_buckets 8`, `headgate_envoy_quota_streams 7`)
 	requireMetrics(t, m, "headgate_lease", `headgate_lease_decisions_total 4`, `headgate_lease_keys 1`, `headgate_lease_store_calls_failed_total 6`,
 		`headgate_lease_store_calls_total 5`, `headgate_lease_stranded_units_total 3`, `headgate_lease_units 2`, `headgate_lease_waits_total 7`)
+	requireMetrics(t, m, "headgate_exports", `headgate_exports_failed_total{exporter="statsd"} 1`)
+	requireMetrics(t, m, "headgate_spans", `headgate_spans_exported_total 8`, `headgate_spans_total 9`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
 	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_clock_skew_total{direction="ahead"} 2`,
 		`headgate_store_clock_skew_total{direction="behind"} 1`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,

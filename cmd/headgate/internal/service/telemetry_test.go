@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -56,9 +57,16 @@ type tracedService struct {
 // startTraced starts a service with all APIs and the flags.
 func startTraced(t *testing.T, flags map[string]string) *tracedService {
 	t.Helper()
+	return startWith(t, telemetryRules, flags, nil)
+}
+
+// startWith starts a service with all APIs, Envoy rules, flags, and variables of
+// envoyproxy/ratelimit if env is not nil.
+func startWith(t *testing.T, rules string, flags, env map[string]string) *tracedService {
+	t.Helper()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "headgate.yaml")
-	for name, text := range map[string]string{"headgate.yaml": telemetryConfig, "rules/shop.yaml": telemetryRules} {
+	for name, text := range map[string]string{"headgate.yaml": telemetryConfig, "rules/shop.yaml": rules} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(folder, name)), 0o755), os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +78,8 @@ func startTraced(t *testing.T, flags map[string]string) *tracedService {
 	for name, value := range flags {
 		all[name] = value
 	}
-	sources := config.Sources{Path: file, Flags: all}
+	lookup := func(name string) (string, bool) { value, ok := env[name]; return value, ok }
+	sources := config.Sources{Path: file, Flags: all, Ratelimit: env != nil, Lookup: lookup}
 	c, err := sources.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -317,5 +326,93 @@ func TestCollectorUnavailable(t *testing.T) {
 	if err != nil || !regexp.MustCompile(`headgate_exports_failed_total\{exporter="otlp_traces"\} [1-9]`).Match(text) ||
 		!bytes.Contains(text, []byte("headgate_spans_total 1\n")) || !bytes.Contains(text, []byte("headgate_spans_exported_total 0\n")) {
 		t.Errorf("the failure is not in the metrics: %v", err)
+	}
+}
+
+const statsdRules = `
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: {unit: year, requests_per_unit: 5}
+  - key: plan
+    value: free
+    shadow_mode: true
+    rate_limit: {unit: year, requests_per_unit: 1}
+    descriptors:
+      - key: address
+        detailed_metric: true
+        rate_limit: {unit: year, requests_per_unit: 9}
+`
+
+// A real statsd server receives the counters and the timer of envoyproxy/ratelimit, each
+// hit once, over both protocols. The variables are those of envoyproxy/ratelimit.
+func TestStatsd(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("downloads packages from the npm registry")
+	}
+	server := testserver.Statsd(t)
+	host, port, _ := strings.Cut(server.Addr(), ":")
+	for _, protocol := range []string{"tcp", "udp"} {
+		s := startWith(t, statsdRules, nil, map[string]string{
+			"USE_STATSD": "true", "STATSD_HOST": host, "STATSD_PORT": port, "STATSD_PROTOCOL": protocol, "STATS_FLUSH_INTERVAL": "200ms",
+			"EXTRA_TAGS": "protocol:" + protocol, "LOCAL_CACHE_SIZE_IN_BYTES": "1", "NEAR_LIMIT_RATIO": "0.6",
+		})
+		send := func(domain string, entries ...string) {
+			var list []string
+			for i := 0; i < len(entries); i += 2 {
+				list = append(list, fmt.Sprintf(`{"key":%q,"value":%q}`, entries[i], entries[i+1]))
+			}
+			s.post("/json", fmt.Sprintf(`{"domain":%q,"descriptors":[{"entries":[%s]}]}`, domain, strings.Join(list, ",")))
+		}
+		for range 7 {
+			send("shop", "user", "anna")
+		}
+		for range 3 {
+			send("shop", "plan", "free")
+		}
+		send("shop", "plan", "free", "address", "192.0.2.9")
+		send("other", "user", "anna")
+		s.stop()
+		checkStatsd(t, server, protocol)
+	}
+}
+
+// checkStatsd waits for the counters of a service with a tag.
+func checkStatsd(t *testing.T, server *testserver.StatsdServer, protocol string) {
+	t.Helper()
+	const rules = "ratelimit.service.rate_limit.shop."
+	want := map[string]float64{
+		rules + "user.total_hits": 7, rules + "user.within_limit": 5, rules + "user.near_limit": 2, rules + "user.over_limit": 2,
+		rules + "user.over_limit_with_local_cache": 1,
+		rules + "plan_free.total_hits":             3, rules + "plan_free.shadow_mode": 2, rules + "plan_free.over_limit": 2,
+		rules + "plan_free.address_192_0_2_9.total_hits":          1,
+		"ratelimit.service.rate_limit.other.domain_not_found":     1,
+		"ratelimit.service.config_load_success":                   1,
+		"ratelimit_server.ShouldRateLimit.total_requests":         12,
+	}
+	tag := ".__protocol=" + protocol
+	var wrong []string
+	for late := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		counters, timers := server.Received()
+		wrong = nil
+		for name, n := range want {
+			if counters[name+tag] != n {
+				wrong = append(wrong, fmt.Sprintf("%s is %v, want %v", name, counters[name+tag], n))
+			}
+		}
+		if n := len(timers["ratelimit_server.ShouldRateLimit.response_time"+tag]); n != 12 {
+			wrong = append(wrong, fmt.Sprintf("%d response times, want 12", n))
+		}
+		if len(wrong) == 0 || time.Now().After(late) {
+			break
+		}
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		t.Errorf("over %s:\n%s", protocol, strings.Join(wrong, "\n"))
+	}
+	if counters, _ := server.Received(); counters["statsd.bad_lines_seen"] > 0 {
+		t.Errorf("the server has rejected %v lines", counters["statsd.bad_lines_seen"])
 	}
 }
