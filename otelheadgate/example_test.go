@@ -16,12 +16,15 @@ import (
 // example reads the metrics itself.
 func Example() {
 	reader := metric.NewManualReader()
-	observer, err := otelheadgate.New(&otelheadgate.Options{MeterProvider: metric.NewMeterProvider(metric.WithReader(reader))})
+	provider := metric.NewMeterProvider(metric.WithReader(reader))
+	// [snippet observer]
+	observer, err := otelheadgate.New(&otelheadgate.Options{MeterProvider: provider})
 	if err != nil {
 		panic(err)
 	}
 	policy := headgate.MustNamedPolicy("login", "1/1h")
 	limiter, err := headgate.New(memstore.New(nil), policy, &headgate.Options{Observer: observer})
+	// [end observer]
 	if err != nil {
 		panic(err)
 	}

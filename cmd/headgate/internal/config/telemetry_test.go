@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// The standard variables of OpenTelemetry set the settings of OTLP. Those that have no
-// effect are reported.
+// The standard variables of OpenTelemetry set the settings of OTLP. A variable without an
+// effect is reported.
 func TestOpenTelemetryVariables(t *testing.T) {
 	t.Parallel()
 	const endpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"

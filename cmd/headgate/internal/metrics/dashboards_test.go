@@ -48,8 +48,8 @@ var (
 	labelShown   = regexp.MustCompile(`\{\{ ?([a-z_0-9]+) ?\}\}`)
 )
 
-// namesIn returns the metrics and the labels in a query and in its legend. It omits labels
-// that Prometheus adds to every metric.
+// namesIn returns the metrics and the labels in a query and in its legend. It omits the
+// labels that Prometheus adds to every metric.
 func namesIn(expr, legend string) (metrics, labels []string) {
 	metrics = metricName.FindAllString(expr, -1)
 	for _, m := range append(labelMatcher.FindAllStringSubmatch(expr, -1), labelShown.FindAllStringSubmatch(legend, -1)...) {

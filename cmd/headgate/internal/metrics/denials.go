@@ -124,7 +124,10 @@ func (d *Denials) log(one *denial, h, suppressed uint64) {
 	if one.shadow {
 		message = "request would be denied (shadow mode)"
 	}
-	attrs := []any{"api", one.api, "policy", one.rule.Policy}
+	attrs := []any{"api", one.api}
+	if one.rule.Policy != "" {
+		attrs = append(attrs, "policy", one.rule.Policy)
+	}
 	if one.ruleName != "" {
 		attrs = append(attrs, "rule", truncate(one.ruleName))
 	}

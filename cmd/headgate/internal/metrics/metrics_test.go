@@ -543,7 +543,7 @@ func TestDenialLogNamesRule(t *testing.T) {
 	checks := []engine.Check{check("seen", "s"), check("login", "l"), rule("edge.path", "9/1h"), rule("edge.user_free", "1/1h")}
 	decide(t, e, headgate.Take, checks...)
 	decide(t, e, headgate.Take, checks...)
-	if want := `msg="request denied" api=grpc policy="" rule=edge.user_free limit=1/h key=k`; !strings.Contains(out.String(), want) ||
+	if want := `msg="request denied" api=grpc rule=edge.user_free limit=1/h key=k`; !strings.Contains(out.String(), want) ||
 		strings.Contains(out.String(), "rule=edge.path") {
 		t.Errorf("logged\n%s\nwant %s", out.String(), want)
 	}
@@ -552,7 +552,7 @@ func TestDenialLogNamesRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	decide(t, e, headgate.Take, checks[2:]...)
-	if want := `(shadow mode)" api=grpc policy="" rule=edge.user_free`; !strings.Contains(out.String(), want) {
+	if want := `(shadow mode)" api=grpc rule=edge.user_free`; !strings.Contains(out.String(), want) {
 		t.Errorf("logged\n%s\nwant %s", out.String(), want)
 	}
 }
@@ -636,5 +636,19 @@ func BenchmarkDecide(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// The log of a denial by an inline limit has the text of the limit, and no policy.
+func TestInlineDenialIsLoggedWithItsLimit(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10})})
+	e := m.WithObserver(newEngine(t), "http")
+	for range 2 {
+		decide(t, e, headgate.Take, engine.Check{Limit: "1/15m", Key: "k", Cost: 1})
+	}
+	if want := `msg="request denied" api=http limit=1/15m key=h:`; !strings.Contains(out.String(), want) {
+		t.Errorf("got %s, want %s", out.String(), want)
 	}
 }

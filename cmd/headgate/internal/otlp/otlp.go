@@ -160,8 +160,8 @@ func (e *Exporter) startMetrics(ctx context.Context, about *resource.Resource) e
 // TracerProvider returns the provider of tracers whose spans are exported.
 func (e *Exporter) TracerProvider() trace.TracerProvider { return e.tracer }
 
-// Spans returns the number of recorded spans, and of those that a collector has
-// received. The others are queued, or were dropped.
+// Spans returns the number of recorded spans, and the number of spans that a collector
+// has received. All other spans are queued, or were dropped.
 func (e *Exporter) Spans() (recorded, exported uint64) { return e.ended.Load(), e.sent.Load() }
 
 // Close exports what is queued, until ctx ends, and stops all goroutines.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -23,6 +24,9 @@ import (
 
 // healthName is the name of the service whose health envoyproxy/ratelimit reports.
 const healthName = "ratelimit"
+
+// FullMethod is the name of the method that decides requests, as interceptors get it.
+const FullMethod = pb.RateLimitService_ShouldRateLimit_FullMethodName
 
 // streamWorkers is the number of goroutines that are kept for processing requests.
 // Reason: the stack of a new goroutine would have to grow for each request. The number

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
@@ -183,5 +182,5 @@ func (o *observers) interceptor() grpc.StreamServerInterceptor {
 	if o.tracer == nil {
 		return nil
 	}
-	return o.tracer.GRPC("grpc", pb.RateLimitService_ShouldRateLimit_FullMethodName)
+	return o.tracer.GRPC("grpc", rlsapi.FullMethod)
 }

@@ -177,6 +177,21 @@ func (s *tracedService) commands(all ...[]any) (ids []string) {
 	return ids
 }
 
+// scrape returns the metrics of the service.
+func (s *tracedService) scrape() []byte {
+	s.t.Helper()
+	resp, err := http.Get("http://" + s.addr("metrics") + "/metrics") //nolint:noctx // it answers immediately
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return text
+}
+
 // describe returns a span as text: its name and attributes.
 func describe(span *traces.Span) string {
 	var all []string
@@ -277,15 +292,7 @@ func TestMetricsOverOTLP(t *testing.T) {
 	c := collector.Start(t, "http/protobuf")
 	s := startTraced(t, map[string]string{"otlp.endpoint": c.URL(), "otlp.traces": "false"})
 	s.post("/v1/check", `{"policy":"login","key":"k"}`)
-	resp, err := http.Get("http://" + s.addr("metrics") + "/metrics") //nolint:noctx // it answers immediately
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
+	text := s.scrape()
 	s.stop()
 	received, names := c.Metrics(), 0
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\S+) `).FindAllSubmatch(text, -1) {
@@ -317,15 +324,10 @@ func TestCollectorUnavailable(t *testing.T) {
 	s := startTraced(t, map[string]string{"otlp.endpoint": "http://" + testserver.FreeAddr(t), "otlp.metrics": "false", "otlp.timeout": "50ms"})
 	s.post("/v1/check", `{"policy":"login","key":"k"}`)
 	awaitLog(t, s.log, `msg="OTLP export failed; data is dropped until the collector recovers" signal=traces`)
-	resp, err := http.Get("http://" + s.addr("metrics") + "/metrics") //nolint:noctx // it answers immediately
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || !regexp.MustCompile(`headgate_exports_failed_total\{exporter="otlp_traces"\} [1-9]`).Match(text) ||
+	text := s.scrape()
+	if !regexp.MustCompile(`headgate_exports_failed_total\{exporter="otlp_traces"\} [1-9]`).Match(text) ||
 		!bytes.Contains(text, []byte("headgate_spans_total 1\n")) || !bytes.Contains(text, []byte("headgate_spans_exported_total 0\n")) {
-		t.Errorf("the failure is not in the metrics: %v", err)
+		t.Error("the failure is not in the metrics")
 	}
 }
 

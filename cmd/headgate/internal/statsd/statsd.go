@@ -46,8 +46,8 @@ type Options struct {
 	// nil. nil means that errors are only logged.
 	Report func(error)
 	Log    *slog.Logger // logger for the start and the end of failures
-	// Default means that the address is a default that nobody has configured. A failure
-	// is then logged at level info.
+	// Default means that the address is a default, and is not configured. A failure is
+	// then logged at level info.
 	Default bool
 }
 
