@@ -41,7 +41,7 @@ func TestSettingNamesAndPrecedence(t *testing.T) {
 		"http.allowed_hosts": {"a.example,b.example", "c.example", "*"},
 		"trusted_headers":    {"X-Plan,X-Tenant", "X-Plan", "X-Api-Key"},
 		"otlp.headers":       {"a: ***,b: ***", "c: ***", "d: ***"}, "otlp.resource_attributes": {"a=1,b=2", "c=3", "d=4"},
-		"statsd.tags": {"a=1,b=2", "c=3", "d=4"},
+		"statsd.tags":           {"a=1,b=2", "c=3", "d=4"},
 		"otlp.metrics_interval": {"1s", "2s", "3s"}, "statsd.interval": {"1s", "2s", "3s"},
 		// of collectors, not of stores
 		"otlp.endpoint": {"http://a", "https://b", "http://c:1/d"}, "otlp.traces_endpoint": {"http://a", "https://b", "http://c"},

@@ -51,12 +51,12 @@ type Options struct {
 	Version     string            // version of this program in the resource
 	Attributes  map[string]string // further attributes of the resource
 
-	Sampler  string               // name of the sampler, as in the variable OTEL_TRACES_SAMPLER
-	Ratio    float64              // ratio of the samplers that have one, from 0 to 1
-	Gatherer prometheus.Gatherer  // source of the metrics
-	Interval time.Duration        // time between two exports of metrics
-	Report   func(string, error)  // called with traces or metrics and the result after each export
-	Log      *slog.Logger         // logger for the start and the end of failures; nil means no log
+	Sampler  string              // name of the sampler, as in the variable OTEL_TRACES_SAMPLER
+	Ratio    float64             // ratio of the samplers that have one, from 0 to 1
+	Gatherer prometheus.Gatherer // source of the metrics
+	Interval time.Duration       // time between two exports of metrics
+	Report   func(string, error) // called with traces or metrics and the result after each export
+	Log      *slog.Logger        // logger for the start and the end of failures; nil means no log
 }
 
 // Exporter exports spans and metrics. It is created with [Start].

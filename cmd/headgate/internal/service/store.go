@@ -76,7 +76,7 @@ func openStore(c *config.Config, tracer *tracing.Tracer, observers ...headgate.S
 		wrap = func(inner headgate.Store) headgate.Store { return tracer.Store(inner, storeSystem(c)) }
 	}
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{
-		Wrap: wrap,
+		Wrap:   wrap,
 		Budget: c.StoreBudget, Observer: storeObservers(observers),
 		Instances: max(1, c.Instances), // for a policy with the local fallback, after a reload too
 	})

@@ -388,10 +388,10 @@ func checkStatsd(t *testing.T, server *testserver.StatsdServer, protocol string)
 		rules + "user.total_hits": 7, rules + "user.within_limit": 5, rules + "user.near_limit": 2, rules + "user.over_limit": 2,
 		rules + "user.over_limit_with_local_cache": 1,
 		rules + "plan_free.total_hits":             3, rules + "plan_free.shadow_mode": 2, rules + "plan_free.over_limit": 2,
-		rules + "plan_free.address_192_0_2_9.total_hits":          1,
-		"ratelimit.service.rate_limit.other.domain_not_found":     1,
-		"ratelimit.service.config_load_success":                   1,
-		"ratelimit_server.ShouldRateLimit.total_requests":         12,
+		rules + "plan_free.address_192_0_2_9.total_hits":      1,
+		"ratelimit.service.rate_limit.other.domain_not_found": 1,
+		"ratelimit.service.config_load_success":               1,
+		"ratelimit_server.ShouldRateLimit.total_requests":     12,
 	}
 	tag := ".__protocol=" + protocol
 	var wrong []string

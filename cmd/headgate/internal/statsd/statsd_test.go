@@ -72,12 +72,14 @@ func TestLines(t *testing.T) {
 	}{
 		{"", nil, "a.total_hits:3|c\nb_1_x_y_1_c.total_hits:2|c\nt:1.5|ms\nt:0.042|ms\nt:1000|ms|@0.125\n"},
 		{
-			statsd.TagsInName, map[string]string{"zone": "eu", "build": "1.2:3", "empty": ""},
+			statsd.TagsInName,
+			map[string]string{"zone": "eu", "build": "1.2:3", "empty": ""},
 			"a.total_hits.__build=1_2_3.__zone=eu:3|c\nb_1_x_y_1_c.total_hits.__build=1_2_3.__zone=eu:2|c\n" +
 				"t.__build=1_2_3.__zone=eu:1.5|ms\nt.__build=1_2_3.__zone=eu:0.042|ms\nt.__build=1_2_3.__zone=eu:1000|ms|@0.125\n",
 		},
 		{
-			statsd.DogStatsD, map[string]string{"zone": "eu", "build": "7"},
+			statsd.DogStatsD,
+			map[string]string{"zone": "eu", "build": "7"},
 			"a.total_hits:3|c|#build:7,zone:eu\nb_1_x_y_1_c.total_hits:2|c|#build:7,zone:eu\n" +
 				"t:1.5|ms|#build:7,zone:eu\nt:0.042|ms|#build:7,zone:eu\nt:1000|ms|@0.125|#build:7,zone:eu\n",
 		},
