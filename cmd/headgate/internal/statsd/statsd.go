@@ -125,14 +125,11 @@ func (c *Client) flush(ctx context.Context) {
 	if c.opts.Report != nil {
 		c.opts.Report(err)
 	}
-	switch {
+	switch at := []any{"address", c.opts.Addr, "protocol", c.opts.Protocol, "error", err}; {
+	case err != nil && !c.failing && c.opts.Default:
+		c.opts.Log.Info("no statsd server at the default address; counters are sent when there is one", at...)
 	case err != nil && !c.failing:
-		level := slog.LevelWarn
-		if c.opts.Default {
-			level = slog.LevelInfo
-		}
-		c.opts.Log.Log(ctx, level, "statsd unavailable; counters are sent when it has recovered",
-			"address", c.opts.Addr, "protocol", c.opts.Protocol, "error", err)
+		c.opts.Log.Warn("statsd unavailable; counters are sent when it has recovered", at...)
 	case err == nil && c.failing:
 		c.opts.Log.Info("statsd recovered", "address", c.opts.Addr)
 	}
