@@ -74,7 +74,7 @@ var helps = map[string]string{
 	"otlp.service_name":        "service.name in the resource of traces and metrics",
 	"otlp.resource_attributes": "further attributes of the resource, as name=value",
 	"otlp.traces":              "export traces",
-	"otlp.sampler":             "sampler of requests that are traced",
+	"otlp.sampler":             "sampler, with a name of OTEL_TRACES_SAMPLER",
 	"otlp.sample":              "share of requests that the samplers with a ratio select",
 	"otlp.metrics":             "export the metrics of the metrics listener",
 	"otlp.metrics_interval":    "time between two exports of metrics",

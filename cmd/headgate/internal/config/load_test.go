@@ -34,7 +34,7 @@ func TestSettingNamesAndPrecedence(t *testing.T) {
 		"text|json": {"json", "text", "json"}, "debug|info|warn|error": {"warn", "error", "debug"},
 		"target": {"a:1", "unix:/b", "dns:///c:3"}, "udp|tcp": {"tcp", "udp", "tcp"}, "name|dogstatsd": {"dogstatsd", "name", "dogstatsd"},
 		"http/protobuf|grpc": {"grpc", "http/protobuf", "grpc"}, "none|gzip": {"gzip", "none", "gzip"},
-		"always_on|always_off|traceidratio|parentbased_always_on|parentbased_always_off|parentbased_traceidratio": {"always_on", "always_off", "traceidratio"},
+		"name": {"always_on", "always_off", "traceidratio"},
 	}
 	lists := map[string][3]string{ // by path, of other values than those of the kind
 		"envoy.xds.node_metadata": {"a=1,b=2", "c=3", "d=4"}, "envoy.xds.headers": {"a: ***,b: ***", "c: ***", "d: ***"},
