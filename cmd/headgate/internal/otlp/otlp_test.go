@@ -29,9 +29,11 @@ func TestSamplers(t *testing.T) {
 	t.Parallel()
 	receivers := map[string]*collector.Collector{otlp.GRPC: collector.Start(t, otlp.GRPC), otlp.HTTP: collector.Start(t, otlp.HTTP)}
 	for _, c := range []struct {
-		name                  string
-		ratio                 float64
-		root, sampled, others bool // whether a request without a parent, with a sampled one, and with another one is recorded
+		name  string
+		ratio float64
+		// Whether a request without a parent is recorded, one with a sampled parent, and
+		// one with a parent that is not sampled.
+		root, sampled, others bool
 	}{
 		{"always_on", 0, true, true, true},
 		{"always_off", 1, false, false, false},

@@ -52,15 +52,16 @@ type ServerOptions struct {
 	// no room, they are denied. If the maximum is exceeded, a connection with an
 	// incomplete request, or an idle one, is closed.
 	MaxMemoryBytes   int64
-	MaxStreams       int                          // maximum simultaneous requests on one connection; 0 means 1,024
-	ReadTimeout      time.Duration                // maximum time from the first to the last byte of a request or frame; 0 means 10 s
-	WriteTimeout     time.Duration                // maximum time for a client to read a response; 0 means 10 s
-	MaxHeaderBytes   int                          // maximum size of a request's header; 0 means DefaultMaxHeaderBytes
-	MaxConnectionAge time.Duration                // age at which a client must connect again; 0 means 24 h
-	AgeGrace         time.Duration                // grace period for requests in flight at that age; 0 means 1 h
-	Interceptor      grpc.StreamServerInterceptor // called for each request; nil means none
-	HandshakeTimeout time.Duration                // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
-	Log              *slog.Logger                 // logger for connection errors; nil means no log
+	MaxStreams       int           // maximum simultaneous requests on one connection; 0 means 1,024
+	ReadTimeout      time.Duration // maximum time from the first to the last byte of a request or frame; 0 means 10 s
+	WriteTimeout     time.Duration // maximum time for a client to read a response; 0 means 10 s
+	MaxHeaderBytes   int           // maximum size of a request's header; 0 means DefaultMaxHeaderBytes
+	MaxConnectionAge time.Duration // age at which a client must connect again; 0 means 24 h
+	AgeGrace         time.Duration // grace period for requests in flight at that age; 0 means 1 h
+	HandshakeTimeout time.Duration // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
+	Log              *slog.Logger  // logger for connection errors; nil means no log
+	// Interceptor is called for each request of the rate limit service; nil means none.
+	Interceptor grpc.StreamServerInterceptor
 }
 
 // Server serves a [Handler] over gRPC: the rate limit service and the rate limit quota
