@@ -28,7 +28,7 @@ TIMEOUT  := 25m
 BUILD    := CGO_ENABLED=0 go build -trimpath -tags grpcnotrace
 EACH     := $(CURDIR)/scripts/each-module
 # All packages of the released modules, those with the longest tests first.
-SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit
+SHIPPED  := ./redisstore ./algo ./memstore ./memcachedstore ./cmd/headgate/... ./... ./redisstore/goredis ./grpclimit ./otelheadgate
 # Tests of faults of servers, of killed processes, and of the model of leases with mistakes.
 FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes|^TestLeases|^TestRedisUnavailable|^TestSilentConnections|^TestMemcachedServerUnavailable|^TestOneNodeUnavailable
 # Tests of the demo page and of the dashboard in a browser.

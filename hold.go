@@ -147,7 +147,7 @@ func (h *Hold) apply(
 	}
 	results := make([]HoldResult, len(ops))
 	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
-	h.observe(costs, verb, at, results, err)
+	h.observe(ctx, costs, verb, at, results, err)
 	if err != nil {
 		return 0, err
 	}
@@ -196,7 +196,7 @@ func (h *Hold) applyOne(
 		}
 	}
 	if l.observer != nil {
-		l.observeHold(verb, cost, result, err)
+		l.observeHold(ctx, verb, cost, result, err)
 	}
 	return at, err, true
 }
@@ -208,15 +208,15 @@ func (h *Hold) outcomeOfOne(at Instant, result *HoldResult, err error) error {
 }
 
 // observeHold calls the observer with the result of an operation on one check.
-func (l *Limiter) observeHold(verb HoldVerb, cost int64, r *HoldResult, err error) {
-	l.observer.Observe(Event{
+func (l *Limiter) observeHold(ctx context.Context, verb HoldVerb, cost int64, r *HoldResult, err error) {
+	observe(ctx, l.observer, Event{
 		Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: r.Decision, Err: err, Uncounted: r.Uncounted,
 	})
 }
 
 // observe calls the observer of every limiter with the result of that limiter's check.
 // costs is as in apply.
-func (h *Hold) observe(costs []int64, verb HoldVerb, at Instant, results []HoldResult, err error) {
+func (h *Hold) observe(ctx context.Context, costs []int64, verb HoldVerb, at Instant, results []HoldResult, err error) {
 	first := 0 // index of the first limit of the check
 	for i, c := range h.checks {
 		end := first + len(c.Limiter.bounds)
@@ -230,7 +230,7 @@ func (h *Hold) observe(costs []int64, verb HoldVerb, at Instant, results []HoldR
 				result, e.Err = h.outcome(at, costs, first, results[first:end])
 				e.Decision, e.Uncounted = result.Decision, result.Uncounted
 			}
-			c.Limiter.observer.Observe(e)
+			observe(ctx, c.Limiter.observer, e)
 		}
 		first = end
 	}

@@ -17,4 +17,5 @@ func init() {
 	hooks.WaitHold = (*Limiter).waitHold
 	hooks.SettleHolds = settle
 	hooks.TakeNow = takeNow
+	hooks.Observe = observe
 }

@@ -144,7 +144,7 @@ func (l *Limiter) apply(ctx context.Context, now Instant, key string, verb Verb,
 		d, err = l.decide(ctx, now, key, verb, cost)
 	}
 	if l.observer != nil {
-		l.observer.Observe(Event{Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: d, Err: err})
+		observe(ctx, l.observer, Event{Policy: l.policy.Name, Verb: verb.String(), Cost: cost, Decision: d, Err: err})
 	}
 	return d, err
 }

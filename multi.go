@@ -53,7 +53,7 @@ func applyAll(ctx context.Context, now Instant, checks []Check, peek bool) (Deci
 	}
 	decisions := make([]Decision, len(ops))
 	err = applyOps(ctx, checks[0].Limiter.store, now, ops, peek, decisions)
-	observeAll(checks, decisions, peek, err)
+	observeAll(ctx, checks, decisions, peek, err)
 	if err != nil {
 		return Decision{}, err
 	}
@@ -94,7 +94,7 @@ func checkNoHolds(checks []Check, verb string) error {
 
 // observeAll calls the observer of every limiter with the decision of that limiter's
 // check.
-func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
+func observeAll(ctx context.Context, checks []Check, decisions []Decision, peek bool, err error) {
 	verb := Take
 	if peek {
 		verb = Peek
@@ -106,7 +106,7 @@ func observeAll(checks []Check, decisions []Decision, peek bool, err error) {
 			if err == nil {
 				e.Decision = combine(decisions[:n])
 			}
-			c.Limiter.observer.Observe(e)
+			observe(ctx, c.Limiter.observer, e)
 		}
 		decisions = decisions[n:]
 	}

@@ -1,10 +1,31 @@
 package headgate
 
+import "context"
+
 // Observer receives an event for every decision of a [Limiter]. Observe is called
 // synchronously on the caller's goroutine, possibly by several goroutines concurrently,
 // and should return fast. Events contain no key, because a key may identify a person.
 type Observer interface {
 	Observe(Event)
+}
+
+// ContextObserver is an [Observer] that also uses the context of the call, for example to
+// find the current span of a trace. If an observer implements ContextObserver,
+// ObserveContext is called instead of Observe.
+type ContextObserver interface {
+	Observer
+	// ObserveContext is like Observe. The context may already have ended; after a request
+	// has left its queue, it is a copy without the deadline.
+	ObserveContext(context.Context, Event)
+}
+
+// observe passes an event to an observer.
+func observe(ctx context.Context, o Observer, e Event) {
+	if with, ok := o.(ContextObserver); ok {
+		with.ObserveContext(ctx, e)
+		return
+	}
+	o.Observe(e)
 }
 
 // Event describes one call of a method of [Limiter].

@@ -41,7 +41,7 @@ func (l *Limiter) reserveObserved(
 		if err == nil {
 			e.Decision = r.decision
 		}
-		l.observer.Observe(e)
+		observe(ctx, l.observer, e)
 	}
 	return r, err
 }
@@ -96,7 +96,7 @@ func (r *Reservation) cancel(ctx context.Context, now Instant) error {
 	}
 	d, err := r.limiter.bound.Cancel(ctx, now, r.key, r.cost, r.token)
 	if o := r.limiter.observer; o != nil {
-		o.Observe(Event{Policy: r.limiter.policy.Name, Verb: "cancel", Cost: r.cost, Decision: d, Err: err})
+		observe(ctx, o, Event{Policy: r.limiter.policy.Name, Verb: "cancel", Cost: r.cost, Decision: d, Err: err})
 	}
 	return err
 }

@@ -27,13 +27,13 @@ func (l *Limiter) Wait(ctx context.Context, key string) error { return l.WaitN(c
 // served in between.
 func (l *Limiter) WaitN(ctx context.Context, key string, cost int64) error {
 	err := l.wait(ctx, key, cost)
-	l.observeWait(cost, err)
+	l.observeWait(ctx, cost, err)
 	return err
 }
 
-func (l *Limiter) observeWait(cost int64, err error) {
+func (l *Limiter) observeWait(ctx context.Context, cost int64, err error) {
 	if l.observer != nil {
-		l.observer.Observe(Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
+		observe(ctx, l.observer, Event{Policy: l.policy.Name, Verb: "wait", Cost: cost, Decision: Decision{Allowed: err == nil}, Err: err})
 	}
 }
 

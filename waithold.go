@@ -14,7 +14,7 @@ func (l *Limiter) waitHold(ctx context.Context, key string, cost int64, ttl time
 	h.checks = append(h.first[:0], Check{l, key, cost})
 	opened, err := l.openInTurn(ctx, h, ttl)
 	if !errors.Is(err, ErrUnsupported) { // otherwise the caller can use WaitN
-		l.observeWait(cost, err)
+		l.observeWait(ctx, cost, err)
 	}
 	if err != nil || !opened {
 		return nil, err
@@ -100,7 +100,7 @@ func takeNow(ctx context.Context, checks []Check) bool {
 		return false
 	}
 	for i := range checks {
-		checks[i].Limiter.observeWait(checks[i].Cost, nil)
+		checks[i].Limiter.observeWait(ctx, checks[i].Cost, nil)
 	}
 	return true
 }

@@ -230,10 +230,10 @@ func TestSignalsWhileWaitingForEnvoyGateway(t *testing.T) {
 	if err := os.WriteFile(file, []byte("policies: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g.start("HEADGATE_CONFIG="+file, "TRACING_ENABLED=true")
+	g.start("HEADGATE_CONFIG="+file, "REDIS_PERSECOND=true")
 	g.service.mustListen(t, 0) // it listens nowhere yet; its log is read
 	eventually(t, "the control plane is asked", func() bool { return len(g.plane.Requests()) > 0 })
-	eventually(t, "what is odd is told", func() bool { return strings.Contains(g.service.text(), "TRACING_ENABLED has no effect") })
+	eventually(t, "what is odd is told", func() bool { return strings.Contains(g.service.text(), "REDIS_PERSECOND has no effect") })
 	if err := g.service.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

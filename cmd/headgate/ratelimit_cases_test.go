@@ -233,10 +233,10 @@ func TestRatelimitDenialLog(t *testing.T) {
 	p.mustAsk("log", 1, "none=v")
 	p.mustAsk("log", 1, "noneseen=v")
 	for _, want := range []string{
-		`msg="request denied" api=grpc policy="" rule=log.plain limit=3/d `,
-		`msg="request would be denied (shadow mode)" api=grpc policy="" rule=log.seen limit=2/h `,
-		`msg="request denied" api=grpc policy="" rule=log.none limit=0/h `,
-		`msg="request would be denied (shadow mode)" api=grpc policy="" rule=log.noneseen limit=0/d `,
+		`msg="request denied" api=grpc rule=log.plain limit=3/d `,
+		`msg="request would be denied (shadow mode)" api=grpc rule=log.seen limit=2/h `,
+		`msg="request denied" api=grpc rule=log.none limit=0/h `,
+		`msg="request would be denied (shadow mode)" api=grpc rule=log.noneseen limit=0/d `,
 	} {
 		eventually(t, want, func() bool { return strings.Contains(p.text(), want) })
 	}

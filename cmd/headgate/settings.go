@@ -32,6 +32,12 @@ var settingGroups = []struct{ heading, common, rare string }{
 			"envoy.header_reset envoy.near_limit envoy.json_503 envoy.response_ms",
 	},
 	{"Admin and metrics", "admin.addr admin.token metrics.addr", "admin.keys"},
+	{
+		"Telemetry", "otlp.endpoint otlp.sample statsd.addr",
+		"otlp.traces_endpoint otlp.metrics_endpoint otlp.protocol otlp.headers otlp.compression otlp.timeout otlp.tls_cert otlp.tls_key " +
+			"otlp.server_ca otlp.server_name otlp.service_name otlp.resource_attributes otlp.traces otlp.sampler otlp.metrics " +
+			"otlp.metrics_interval statsd.protocol statsd.interval statsd.tags statsd.tag_format",
+	},
 	{"Store", "store on_store_error instances store_budget", "overrides_poll"},
 	{
 		"Request limits", "max_key_bytes max_checks max_extend_checks max_body_bytes",

@@ -58,13 +58,13 @@ func (q *Request) DecisionsOf(p *Part) []headgate.Decision {
 // Decide makes all charges or none, and returns the combined decision. There must be at
 // least one charge.
 func (q *Request) Decide(ctx context.Context) (d headgate.Decision, err error) {
-	return q.combined(q.Take(ctx, q.Store, headgate.StoreClock))
+	return q.combined(ctx, q.Take(ctx, q.Store, headgate.StoreClock))
 }
 
 // DecideAndHold is like Decide, and opens a hold that [Request.Settle] ends. The hold
 // expires after ttl; the costs are then final.
 func (q *Request) DecideAndHold(ctx context.Context, ttl time.Duration) (headgate.Decision, error) {
-	return q.combined(q.Batch.Hold(ctx, q.Store, headgate.StoreClock, ttl))
+	return q.combined(ctx, q.Batch.Hold(ctx, q.Store, headgate.StoreClock, ttl))
 }
 
 // HasSlots reports whether a charge takes slots, so that DecideAndHold must decide.
@@ -82,11 +82,11 @@ const AsCharged = -1
 
 // combined reports the decisions to the observer and returns the combined decision. err
 // is the error of the store.
-func (q *Request) combined(err error) (d headgate.Decision, _ error) {
+func (q *Request) combined(ctx context.Context, err error) (d headgate.Decision, _ error) {
 	if q.Observer != nil {
 		for i := range q.parts {
 			p := &q.parts[i]
-			q.observe(p, headgate.Take.String(), p.Cost, q.DecisionsOf(p), err)
+			q.observe(ctx, p, headgate.Take.String(), p.Cost, q.DecisionsOf(p), err)
 		}
 	}
 	switch {
@@ -110,7 +110,7 @@ func (q *Request) AwaitTurn(ctx context.Context, delay time.Duration) error {
 	defer done()
 	if cancelled, d, failed := q.CancelPlace(ctx, headgate.StoreClock); cancelled {
 		p := &q.parts[0] // only a request with one limit has a reservation
-		q.observe(p, "cancel", p.Cost, []headgate.Decision{d}, failed)
+		q.observe(ctx, p, "cancel", p.Cost, []headgate.Decision{d}, failed)
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (q *Request) Settle(ctx context.Context, actual []int64) {
 			continue
 		}
 		if uncounted := q.uncounted(p, opened, costs); actual[i] != p.Cost || uncounted > 0 {
-			q.observeCommit(p, actual[i], uncounted, err)
+			q.observeCommit(ctx, p, actual[i], uncounted, err)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (q *Request) uncounted(p *Part, opened []headgate.Decision, costs []int64) 
 }
 
 // observeCommit reports the commit of a charge to the observer.
-func (q *Request) observeCommit(p *Part, cost, uncounted int64, err error) {
+func (q *Request) observeCommit(ctx context.Context, p *Part, cost, uncounted int64, err error) {
 	if q.Observer == nil {
 		return
 	}
@@ -183,11 +183,11 @@ func (q *Request) observeCommit(p *Part, cost, uncounted int64, err error) {
 	if err == nil {
 		e.Decision, e.Uncounted = root.Combine(q.DecisionsOf(p)), uncounted
 	}
-	q.Observer.Observe(e)
+	root.Observe(ctx, q.Observer, e)
 }
 
 // observe reports a decision on one charge to the observer.
-func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate.Decision, err error) {
+func (q *Request) observe(ctx context.Context, p *Part, verb string, cost int64, decisions []headgate.Decision, err error) {
 	if q.Observer == nil {
 		return
 	}
@@ -195,5 +195,5 @@ func (q *Request) observe(p *Part, verb string, cost int64, decisions []headgate
 	if err == nil {
 		e.Decision = root.Combine(decisions)
 	}
-	q.Observer.Observe(e)
+	root.Observe(ctx, q.Observer, e)
 }

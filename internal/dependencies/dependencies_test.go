@@ -18,7 +18,7 @@ func allRules() ruleSet {
 	rules := ruleSet{
 		packages:   maps.Clone(libraryRules),
 		thirdParty: maps.Clone(libraryThirdParty),
-		free:       []string{"bench", "examples", "tools/release", "tools/traefik"},
+		free:       []string{"bench", "examples", "tools/collector", "tools/release", "tools/traefik"},
 	}
 	maps.Copy(rules.packages, serviceRules)
 	maps.Copy(rules.thirdParty, serviceThirdParty)

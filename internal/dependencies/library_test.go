@@ -146,6 +146,11 @@ var libraryRules = map[string]packageRule{
 		code:  []string{".", "algo", "internal/micros", "internal/statefile"},
 		tests: []string{"internal/leaktest", "storetest", "storetest/crowd", "storetest/model"},
 	},
+	"otelheadgate": {
+		why:   "an observer for programs with OpenTelemetry",
+		code:  []string{"."},
+		tests: []string{"httplimit", "memstore"},
+	},
 	"redisstore": {
 		why:  "a store applies an algorithm's step and knows no other store",
 		code: []string{".", "algo", "internal/diagnosis", "internal/micros", "internal/respcheck"},

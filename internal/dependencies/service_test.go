@@ -51,6 +51,9 @@ var serviceRules = map[string]packageRule{
 	service("chromium"): {
 		why: "a real browser for tests",
 	},
+	service("collector"): {
+		why: "a receiver of OTLP for tests; it knows the protocol only",
+	},
 	service("config"): {
 		why: "the configuration file, environment and flags",
 		code: []string{
@@ -137,6 +140,10 @@ var serviceRules = map[string]packageRule{
 		code:  []string{".", service("activity"), service("engine"), service("logs")},
 		tests: []string{"memstore", service("storeopen")},
 	},
+	service("otlp"): {
+		why:   "the export over OTLP of spans and metrics that it is given",
+		tests: []string{"internal/leaktest", service("collector")},
+	},
 	service("overrides"): {
 		why:   "overrides in a document of the store, for the engine; it knows no interface",
 		code:  []string{".", service("engine")},
@@ -165,15 +172,19 @@ var serviceRules = map[string]packageRule{
 			".", "fallback", "lease", "memstore", service("access"), service("activity"), service("admin"), service("audit"), service("bans"),
 			service("config"), service("dashboard"), service("demo"), service("engine"), service("events"), service("envoyconfig"), service("envoyxds"),
 			service("forwardauth"), service("hangup"),
-			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("overrides"), service("respapi"),
-			service("rlsapi"), service("storeopen"), service("tlsfiles"),
+			service("httpapi"), service("localaccess"), service("logs"), service("metrics"), service("otlp"), service("overrides"), service("respapi"),
+			service("rlsapi"), service("statsd"), service("storeopen"), service("tlsfiles"), service("tracing"),
 		},
 		tests: []string{
-			"algo", "httplimit", "internal/leaktest", "internal/testserver", "redisstore", service("routing"),
+			"algo", "httplimit", "internal/leaktest", "internal/testserver", "redisstore", service("collector"), service("routing"),
 		},
 	},
 	service("starter"): {
 		why: "annotated configurations for a first use; it knows their text only",
+	},
+	service("statsd"): {
+		why:   "a client of statsd for values that it is given",
+		tests: []string{"internal/leaktest", "internal/testserver"},
 	},
 	service("storeopen"): {
 		why:   "it turns a URL into a store, so it imports all stores",
@@ -182,6 +193,11 @@ var serviceRules = map[string]packageRule{
 	},
 	service("suggest"): {
 		why: "it finds the name that a misspelled one means",
+	},
+	service("tracing"): {
+		why:   "spans around the interfaces, the engine's observer and a store; it knows no interface",
+		code:  []string{".", "internal/recorder", service("engine")},
+		tests: []string{"memstore"},
 	},
 	service("tlsfiles"): {
 		why:   "TLS configurations from files, read again when they change",
@@ -230,7 +246,7 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	},
 	"github.com/prometheus": {
 		why:  "metrics",
-		code: []string{service("metrics")},
+		code: []string{service("metrics"), service("otlp")},
 	},
 	"github.com/rogpeppe/go-internal": {
 		why:   "scripts that test the command line, and the difference of two configurations",
@@ -254,6 +270,28 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		code:  []string{service("config"), service("envoyconfig")},
 		tests: []string{"cmd/headgate", service("metrics")},
 	},
+	"go.opentelemetry.io/contrib/bridges/prometheus": {
+		why:  "Prometheus metrics in the form of OpenTelemetry",
+		code: []string{service("otlp")},
+	},
+	"go.opentelemetry.io/otel": {
+		why:  "the API of OpenTelemetry",
+		code: []string{"otelheadgate", service("otlp"), service("tracing")},
+	},
+	"go.opentelemetry.io/otel/exporters": {
+		why:  "the exporters for OTLP",
+		code: []string{service("otlp")},
+	},
+	"go.opentelemetry.io/otel/sdk": {
+		why:   "the SDK of OpenTelemetry",
+		code:  []string{service("otlp")},
+		tests: []string{"otelheadgate", service("tracing")},
+	},
+	"go.opentelemetry.io/proto/otlp": {
+		why:   "messages and services of OTLP, for a receiver in tests",
+		code:  []string{service("collector")},
+		tests: []string{service("service")},
+	},
 	"golang.org/x/sys": {
 		why:  "event loops and socket options",
 		code: []string{service("respapi"), service("service")},
@@ -269,13 +307,14 @@ var serviceThirdParty = map[string]thirdPartyRule{
 	"google.golang.org/grpc": {
 		why: "gRPC servers and clients",
 		code: []string{
-			"grpclimit", service("controlplane"), service("envoyxds"), service("load"), service("rlsapi"),
+			"grpclimit", service("collector"), service("controlplane"), service("envoyxds"), service("load"), service("otlp"), service("rlsapi"),
+			service("service"), service("tracing"),
 		},
 		tests: []string{"cmd/headgate", service("service")},
 	},
 	"google.golang.org/protobuf": {
 		why:   "protocol messages",
-		code:  []string{"grpclimit", service("envoyconfig"), service("envoyxds"), service("quotaclient"), service("rlsapi")},
+		code:  []string{"grpclimit", service("collector"), service("envoyconfig"), service("envoyxds"), service("quotaclient"), service("rlsapi")},
 		tests: []string{"cmd/headgate", service("service")},
 	},
 }

@@ -25,6 +25,7 @@ var (
 	HoldID     any // func(string) (headgate.HoldID, error)
 	CheckTTL   any // func(time.Duration) error
 	InstantNow any // func(Instant) Instant
+	Observe    any // func(context.Context, headgate.Observer, headgate.Event)
 	// func(*headgate.Limiter, context.Context, string, int64, time.Duration)
 	// (*headgate.Hold, error)
 	WaitHold    any

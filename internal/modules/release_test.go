@@ -108,20 +108,21 @@ func TestReleasedModulesCanBeFetched(t *testing.T) {
 
 import (
 	_ "github.com/headgate/headgate/grpclimit"
+	_ "github.com/headgate/headgate/otelheadgate"
 	_ "github.com/headgate/headgate/memstore"
 	_ "github.com/headgate/headgate/redisstore/goredis"
 )
 
 func main() {}
 `)
-	run(t, consumer, env, "go", "get", modulePath+"@"+version, modulePath+"/grpclimit@"+version, modulePath+"/redisstore/goredis@"+version)
+	run(t, consumer, env, "go", "get", modulePath+"@"+version, modulePath+"/grpclimit@"+version, modulePath+"/otelheadgate@"+version, modulePath+"/redisstore/goredis@"+version)
 	run(t, consumer, env, "go", "mod", "tidy")
 	run(t, consumer, env, "go", "list", "-mod=readonly", "-deps", "./...")
 	got := run(t, consumer, env, "go", "list", "-m", modulePath+"/cmd/headgate@"+version)
 	if want := modulePath + "/cmd/headgate " + version; strings.TrimSpace(got) != want {
 		t.Errorf("the command: got %q, want %q", got, want)
 	}
-	for _, module := range []string{"grpclimit", "redisstore/goredis", "cmd/headgate"} {
+	for _, module := range []string{"grpclimit", "otelheadgate", "redisstore/goredis", "cmd/headgate"} {
 		if got, want := rootChecksum(t, filepath.Join(folder, module)), rootChecksum(t, consumer); got != want {
 			t.Errorf("%s/go.sum has checksum %q for the root, the fetched root has %q", module, got, want)
 		}

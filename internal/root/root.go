@@ -29,6 +29,7 @@ var (
 	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
+	observe    = hooks.Observe.(func(context.Context, headgate.Observer, headgate.Event))
 
 	waitHold = hooks.WaitHold.(func(
 		*headgate.Limiter, context.Context, string, int64, time.Duration,
@@ -103,6 +104,10 @@ func HoldID(text string) (headgate.HoldID, error) { return holdID(text) }
 // CheckTTL returns an error that matches [headgate.ErrInvalidHold] if the TTL of a hold
 // is outside the accepted range.
 func CheckTTL(ttl time.Duration) error { return checkTTL(ttl) }
+
+// Observe passes an event to an observer, with the context if the observer is a
+// [headgate.ContextObserver].
+func Observe(ctx context.Context, o headgate.Observer, e headgate.Event) { observe(ctx, o, e) }
 
 // InstantNow returns now, or the time of this process for [headgate.StoreClock]. It is
 // the instant of an operation that no store executes.

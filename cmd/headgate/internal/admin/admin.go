@@ -38,11 +38,11 @@ const (
 
 // Options are the content of the API. If a field is nil, its path does not exist.
 type Options struct {
-	Gate    *access.Gate                    // authenticates the clients; nil means that no token is required
-	API     *API                            // content of the JSON API
+	Gate *access.Gate // authenticates the clients; nil means that no token is required
+	API  *API         // content of the JSON API
 	// Pages are static pages by path, which require no token. A path that ends in a slash
 	// includes all paths below it.
-	Pages map[string]http.Handler
+	Pages   map[string]http.Handler
 	Health  http.Handler                    // serves /livez and /readyz
 	Metrics http.Handler                    // serves /metrics
 	Config  func(io.Writer) error           // writes the active configuration, without secrets, for /debug/config

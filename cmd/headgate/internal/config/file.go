@@ -35,6 +35,8 @@ type File struct {
 	Metrics         Metrics               `yaml:"metrics"`
 	Log             Log                   `yaml:"log"`
 	Events          Events                `yaml:"events"`
+	OTLP            OTLP                  `yaml:"otlp"`
+	Statsd          Statsd                `yaml:"statsd"`
 	Store           StoreURL              `yaml:"store" default:"memory://" restart:"yes"`
 	OnStoreError    headgate.OnStoreError `yaml:"on_store_error" default:"closed" oneof:"closed open local"`
 	Instances       int                   `yaml:"instances" default:"0" range:"0 100000" restart:"yes"`

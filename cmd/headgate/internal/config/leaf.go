@@ -138,6 +138,10 @@ var leaves = map[reflect.Type]*leaf{
 		kind: kindString, pattern: `^[A-Za-z][A-Za-z0-9+]*([:?][^\s]*)?$`, description: "a store URL such as redis://127.0.0.1:6379",
 		parse: parser(func(s string) (StoreURL, error) { return StoreURL(s), nil }), example: "redis://127.0.0.1:6379",
 	},
+	reflect.TypeFor[URL](): {
+		kind: kindString, pattern: `^https?://[^\s/?#@]+(/[^\s?#]*)?$`, description: "a URL such as http://127.0.0.1:4318", parse: parser(parseURL),
+		example: "http://127.0.0.1:4318", suggestion: "http://127.0.0.1:%s",
+	},
 	reflect.TypeFor[Target](): {
 		kind: kindString, pattern: `^(unix:[^\x00]+|(dns:///)?(\[[0-9A-Fa-f:.]+(%[0-9A-Za-z.]+)?\]|[^\s:\[\]/]+):[0-9]{1,5})$`,
 		description: "host:port, such as 127.0.0.1:18000, or unix:/path", parse: parser(parseTarget), example: "127.0.0.1:18000", suggestion: "127.0.0.1:%s",

@@ -120,9 +120,12 @@ func readError(path string, err error) error {
 func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	c := &Config{Origins: make(map[string]string, len(settings)), parsed: parsed}
 	compat, errs := s.ratelimitSettings(c)
+	standard, more := s.otelSettings(c)
+	errs = append(errs, more...)
 	errs = append(errs, s.unknownEnv(c)...)
 	for i := range settings {
-		if wrong := s.resolve(&settings[i], c, parsed, compat[settings[i].Path]); wrong != nil {
+		path := settings[i].Path
+		if wrong := s.resolve(&settings[i], c, parsed, preferSet(compat[path], standard[path])); wrong != nil {
 			errs = append(errs, wrong)
 		}
 	}
@@ -140,6 +143,7 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 		}
 	}
 	errs = append(errs, c.checkTrustedHeaders()...)
+	errs = append(errs, c.checkTelemetry()...)
 	errs = append(errs, c.checkLeases()...)
 	errs = append(errs, s.checkMaxOpen(c)...)
 	if err := errs.orNil(); err != nil {
@@ -149,6 +153,16 @@ func (s *Sources) Over(parsed *Parsed) (*Config, error) {
 	c.chooseRules()
 	c.warn()
 	return c, nil
+}
+
+// preferSet returns the value of a variable that is set: that of envoyproxy/ratelimit, or
+// else the standard one. If neither is set, it returns the default of
+// envoyproxy/ratelimit.
+func preferSet(compat, standard envValue) envValue {
+	if standard.set && !compat.set {
+		return standard
+	}
+	return compat
 }
 
 // resolve sets one setting to its value in the source with the highest precedence.

@@ -32,12 +32,20 @@ func TestSettingNamesAndPrecedence(t *testing.T) {
 		"path": {"/a", "/b", "/c"}, "bool": {"true", "false", "true"}, "percent": {"10%", "20%", "30%"}, "all_or_none|each": {"each", "all_or_none", "each"},
 		"endpoint": {"127.0.0.1:1", "unix:/2", "off"}, "string": {"a", "b", "c"}, "secret": {"***", "***", "***"},
 		"text|json": {"json", "text", "json"}, "debug|info|warn|error": {"warn", "error", "debug"},
-		"target": {"a:1", "unix:/b", "dns:///c:3"}, "hash|plain|none": {"plain", "none", "plain"},
+		"target": {"a:1", "unix:/b", "dns:///c:3"}, "hash|plain|none": {"plain", "none", "plain"}, "udp|tcp": {"tcp", "udp", "tcp"}, "name|dogstatsd": {"dogstatsd", "name", "dogstatsd"},
+		"http/protobuf|grpc": {"grpc", "http/protobuf", "grpc"}, "none|gzip": {"gzip", "none", "gzip"},
+		"name": {"always_on", "always_off", "traceidratio"},
 	}
-	lists := map[string][3]string{ // by path, of lists without networks
+	lists := map[string][3]string{ // by path, of other values than those of the kind
 		"envoy.xds.node_metadata": {"a=1,b=2", "c=3", "d=4"}, "envoy.xds.headers": {"a: ***,b: ***", "c: ***", "d: ***"},
 		"http.allowed_hosts": {"a.example,b.example", "c.example", "*"},
 		"trusted_headers":    {"X-Plan,X-Tenant", "X-Plan", "X-Api-Key"},
+		"otlp.headers":       {"a: ***,b: ***", "c: ***", "d: ***"}, "otlp.resource_attributes": {"a=1,b=2", "c=3", "d=4"},
+		"statsd.tags":           {"a=1,b=2", "c=3", "d=4"},
+		"otlp.metrics_interval": {"1s", "2s", "3s"}, "statsd.interval": {"1s", "2s", "3s"},
+		// of collectors, not of stores
+		"otlp.endpoint": {"http://a", "https://b", "http://c:1/d"}, "otlp.traces_endpoint": {"http://a", "https://b", "http://c"},
+		"otlp.metrics_endpoint": {"http://a", "https://b", "http://c"},
 	}
 	for _, s := range config.Settings() {
 		if flat := strings.NewReplacer(".", "-", "_", "-").Replace(s.Path); s.Flag != flat || s.Env != "HEADGATE_"+strings.ToUpper(strings.ReplaceAll(flat, "-", "_")) {

@@ -55,6 +55,8 @@ func (s *Sources) ratelimitSettings(c *Config) (map[string]envValue, Errors) {
 	r.ratio("envoy.near_limit", "NEAR_LIMIT_RATIO")
 	r.charge()
 	r.operations()
+	r.statsd()
+	r.tracing()
 	r.tls()
 	r.store()
 	c.Warnings = append(c.Warnings, r.warnings()...)
@@ -259,10 +261,10 @@ func (r *ratelimitEnv) ratio(path, name string) {
 	if !ok {
 		return
 	}
-	ratio, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(ratio >= 0 && ratio <= 1) {
-		r.fail(name, "%s is not a ratio; must be a number from 0 to 1", clip(text))
+	percent, err := percentOf(text)
+	if err != nil {
+		r.fail(name, "%s", err)
 		return
 	}
-	r.set(path, name, strconv.FormatFloat(100*ratio, 'f', 4, 64)+"%", name)
+	r.set(path, name, percent, name)
 }

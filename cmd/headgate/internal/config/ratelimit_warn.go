@@ -10,16 +10,12 @@ import (
 // and are reported if they are true, with the reason.
 var unsupportedIfTrue = map[string]string{
 	"REDIS_PERSECOND":                      "limits per second are stored in the same Redis as all others",
-	"TRACING_ENABLED":                      "there are no traces",
-	"USE_STATSD":                           "there is no statsd; set USE_PROMETHEUS to export metrics",
-	"USE_DOG_STATSD":                       "there is no statsd; set USE_PROMETHEUS to export metrics",
 	"REDIS_HEALTH_CHECK_ACTIVE_CONNECTION": "/healthcheck does not depend on Redis; /readyz reports whether Redis is reachable",
 }
 
 // unsupportedIfSet are the other variables that have no effect and are reported.
 var unsupportedIfSet = map[string]string{
 	"DEBUG_HOST":                     "the admin listener is bound to loopback; set admin.addr and admin.token to change that",
-	"EXTRA_TAGS":                     "metrics have no additional labels; add them in the scrape configuration of Prometheus",
 	"REDIS_STARTUP_MAX_ELAPSED_TIME": "the service starts without Redis, and connects as soon as Redis is reachable",
 }
 
@@ -38,20 +34,11 @@ func (r *ratelimitEnv) warnings() (all []string) {
 	if r.ownStore() && r.any("CACHE_KEY_PREFIX") {
 		all = append(all, "CACHE_KEY_PREFIX has no effect: use ?namespace= in the store URL")
 	}
-	all = append(all, r.statsd()...)
+	all = append(all, r.telemetryWarnings()...)
 	all = append(all, r.logFormat()...)
 	all = append(all, r.mapper()...)
 	slices.Sort(all)
 	return all
-}
-
-// statsd returns a warning if only the address of statsd is set: in envoyproxy/ratelimit
-// statsd is on unless USE_STATSD is false.
-func (r *ratelimitEnv) statsd() []string {
-	if r.any("USE_STATSD") || !r.any("STATSD_HOST", "STATSD_PORT") {
-		return nil
-	}
-	return []string{"STATSD_HOST, STATSD_PORT have no effect: " + unsupportedIfTrue["USE_STATSD"]}
 }
 
 // logFormat returns a warning if the log has another format than LOG_FORMAT.

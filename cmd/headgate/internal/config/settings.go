@@ -80,7 +80,7 @@ func (s *Setting) Kind() string {
 	case s.typ.Kind() == reflect.Slice:
 		return "list"
 	case s.tag.Get("oneof") != "":
-		return strings.Join(optionsOf(s.tag), "|")
+		return optionsKind(optionsOf(s.tag))
 	case s.typ == reflect.TypeFor[StoreURL]():
 		return "url"
 	case s.typ == reflect.TypeFor[Address]() || s.typ == reflect.TypeFor[Endpoint]():
@@ -93,6 +93,18 @@ func (s *Setting) Kind() string {
 		return "bool"
 	}
 	return strings.ToLower(s.typ.Name())
+}
+
+// maxKindLength is the maximum length of a placeholder, so that help fits 80 columns.
+const maxKindLength = 50
+
+// optionsKind returns the placeholder for one of several options: the options, or name if
+// they are too long.
+func optionsKind(options []string) string {
+	if kind := strings.Join(options, "|"); len(kind) <= maxKindLength {
+		return kind
+	}
+	return "name"
 }
 
 // set parses a text and sets the setting in f to its value. The entries of a list are

@@ -38,7 +38,7 @@ func (s *ActiveConfig) AdmitHeld(ctx context.Context, now headgate.Instant, ttl 
 	}
 	*h = call.holds[0]
 	if s.observer != nil {
-		s.notify(operation, h.Checks, a, err)
+		s.notify(ctx, operation, h.Checks, a, err)
 	}
 	return operation == Hold && err == nil && a.Allowed, err
 }

@@ -157,7 +157,7 @@ func (s *ActiveConfig) DecideAt(ctx context.Context, now headgate.Instant, verb 
 	}
 	s.begin(a)
 	err := s.decide(ctx, now, verb, checks, a)
-	s.notify(Operation(verb), checks, a, err)
+	s.notify(ctx, Operation(verb), checks, a, err)
 	return err
 }
 

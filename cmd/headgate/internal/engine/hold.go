@@ -105,7 +105,7 @@ func (s *ActiveConfig) applyHolds(ctx context.Context, call *holdCall, a *Answer
 	}
 	s.begin(a)
 	err := s.changeHolds(ctx, call, a)
-	s.notify(Hold+Operation(call.verb), call.holds[0].Checks, a, err)
+	s.notify(ctx, Hold+Operation(call.verb), call.holds[0].Checks, a, err)
 	return err
 }
 

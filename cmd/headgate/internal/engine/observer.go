@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/headgate/headgate"
@@ -53,9 +54,14 @@ type Event struct {
 	// one after another. Requests with different Answers mostly have different shards.
 	// An observer that keeps counters per shard avoids contention between processors.
 	Shard  uint32
+	ctx    context.Context // see Context
 	answer *Answer
 	checks []Check // nil for the cancellation when a request left its queue
 }
+
+// Context returns the context of the request, so that an observer can find the span of a
+// trace in it. It may already have ended.
+func (e *Event) Context() context.Context { return e.ctx }
 
 // Rules returns the enforced limits, in the order of the request. The list is complete
 // even if the store failed to decide. It may be incomplete if Err is an invalid
@@ -110,7 +116,7 @@ func (e *Event) ShadowRuleName(i int) string {
 // engine, because the limit of a check is 0, which no store enforces. The check's Inline
 // is another limit with the same state, and its Reported is the limit of 0. The answer a
 // is used as memory. With enforcement off, ReportDenial does nothing.
-func (s *ActiveConfig) ReportDenial(check *Check, a *Answer) {
+func (s *ActiveConfig) ReportDenial(ctx context.Context, check *Check, a *Answer) {
 	if s.observer == nil || s.enforcement == Off {
 		return
 	}
@@ -127,7 +133,7 @@ func (s *ActiveConfig) ReportDenial(check *Check, a *Answer) {
 	}
 	s.begin(a)
 	a.event.Began = 0 // no duration is measured
-	s.notify(Take, checks, a, nil)
+	s.notify(ctx, Take, checks, a, nil)
 }
 
 // lastShard is the most recently assigned value of Event.Shard.
@@ -182,12 +188,13 @@ func (a *Answer) sample(n uint32) bool {
 }
 
 // notify reports the result of a request to the observer.
-func (s *ActiveConfig) notify(operation Operation, checks []Check, a *Answer, err error) {
+func (s *ActiveConfig) notify(ctx context.Context, operation Operation, checks []Check, a *Answer, err error) {
 	e := &a.event
+	e.ctx = ctx
 	e.answer, e.Operation, e.Err = a, operation, err // set again, because an Answer may have been copied
 	e.checks = checks
 	s.observer.Observe(e)
-	e.checks = nil
+	e.checks, e.ctx = nil, nil
 	if err != nil {
 		e.Err = nil
 	}

@@ -40,6 +40,6 @@ func (s *ActiveConfig) cancel(ctx context.Context, a *Answer) {
 	}
 	cancelled, _, err := a.enforced.CancelPlace(ctx, headgate.StoreClock)
 	if s.observer != nil && cancelled {
-		s.notify(Refund, nil, a, err)
+		s.notify(ctx, Refund, nil, a, err)
 	}
 }

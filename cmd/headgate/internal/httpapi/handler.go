@@ -53,6 +53,9 @@ type Options struct {
 	// Access authenticates clients, also those of Mounted; nil means that no token is
 	// required. [ScopeOf] defines the scope of each path.
 	Access *access.Gate
+	// Wrap returns the handler that is used in place of the handler of an operation of
+	// the API, which has a path. nil means the handler itself.
+	Wrap func(path string, handler http.Handler) http.Handler
 }
 
 // Handler serves the HTTP API. It is created with [New] and may be used concurrently.
@@ -97,7 +100,11 @@ func (h *Handler) route(guard *Guard, gate *access.Gate, opts *Options) {
 	for _, o := range operations {
 		paths = append(paths, o.path)
 		serve := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, o) })
-		h.routes[o.path] = guard.Protect(gate.Require(ScopeOf(o.path), serve))
+		handler := guard.Protect(gate.Require(ScopeOf(o.path), serve))
+		if opts.Wrap != nil {
+			handler = opts.Wrap(o.path, handler)
+		}
+		h.routes[o.path] = handler
 	}
 	paths = append(paths, "/livez", "/readyz", "/openapi.json")
 	for _, path := range slices.Sorted(maps.Keys(opts.Mounted)) {

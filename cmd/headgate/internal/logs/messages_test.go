@@ -45,7 +45,7 @@ func TestEveryLogMessageIsDocumented(t *testing.T) {
 // TestLogMessagesAreConstantPhrases: a message begins with a lower-case word and has no
 // punctuation that belongs to attributes.
 func TestLogMessagesAreConstantPhrases(t *testing.T) {
-	phrase := regexp.MustCompile("^[A-Z]+ (\"[a-z]|\"(Envoy|Redis|HTTP|TLS|systemd|xDS))[^\"=%:]*\"$")
+	phrase := regexp.MustCompile("^[A-Z]+ (\"[a-z]|\"(Envoy|Redis|HTTP|OTLP|TLS|systemd|xDS))[^\"=%:]*\"$")
 	for m, place := range messagesInCode(t) {
 		if !phrase.MatchString(m) {
 			t.Errorf("%s: %s is not a phrase", place, m)

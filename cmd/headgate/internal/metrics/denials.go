@@ -126,7 +126,10 @@ func (d *Denials) log(one *denial, suppressed uint64) {
 	if one.shadow {
 		message = "request would be denied (shadow mode)"
 	}
-	attrs := []any{"api", one.api, "policy", one.rule.Policy}
+	attrs := []any{"api", one.api}
+	if one.rule.Policy != "" {
+		attrs = append(attrs, "policy", one.rule.Policy)
+	}
 	if one.ruleName != "" {
 		attrs = append(attrs, "rule", activity.Truncate(one.ruleName))
 	}

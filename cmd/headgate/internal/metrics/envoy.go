@@ -11,7 +11,7 @@ import (
 
 // EnvoyCounts are the numbers of hits of one rule in an Envoy configuration.
 type EnvoyCounts struct {
-	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, TotalNegativeHits uint64
+	TotalHits, OverLimit, NearLimit, WithinLimit, ShadowMode, TotalNegativeHits, OverLimitWithLocalCache uint64
 }
 
 // EnvoyTimes is a histogram of the durations of all requests, over gRPC and at /json.
@@ -63,6 +63,8 @@ var envoyHits = []envoyHit{
 	newEnvoyHit("near_limit", "Hits near the limit but not above it.", func(c EnvoyCounts) uint64 { return c.NearLimit }),
 	newEnvoyHit("within_limit", "Hits of requests that were within the limit.", func(c EnvoyCounts) uint64 { return c.WithinLimit }),
 	newEnvoyHit("shadow_mode", "Hits above the limit of a rule in shadow mode, which were allowed.", func(c EnvoyCounts) uint64 { return c.ShadowMode }),
+	newEnvoyHit("over_limit_with_local_cache", "Hits above the limit that were not counted in the window, because of envoy.local_denials.",
+		func(c EnvoyCounts) uint64 { return c.OverLimitWithLocalCache }),
 	newEnvoyHit("total_negative_hits", "Hits that were refunded.", func(c EnvoyCounts) uint64 { return c.TotalNegativeHits }),
 }
 
@@ -158,6 +160,7 @@ func foldRules(rules map[string]EnvoyCounts) map[string]EnvoyCounts {
 		sum.WithinLimit += c.WithinLimit
 		sum.ShadowMode += c.ShadowMode
 		sum.TotalNegativeHits += c.TotalNegativeHits
+		sum.OverLimitWithLocalCache += c.OverLimitWithLocalCache
 		sums[path] = sum
 	}
 	return sums

@@ -65,6 +65,9 @@ type Options struct {
 	// measured, not of one in 16.
 	Networked bool
 	Denials   *Denials // receives every denial; nil means that denials are only counted
+	// Wrap returns the observer that an engine notifies in place of a recorder. nil means
+	// the recorder itself.
+	Wrap func(engine.Observer) engine.Observer
 }
 
 // Metrics holds all metrics of a process. It is created with [New] and may be used
@@ -74,6 +77,7 @@ type Metrics struct {
 	every    uint32
 	denials  *Denials
 	admitted *activity.TopKeys // nil without denials
+	wrap     func(engine.Observer) engine.Observer
 
 	mu        sync.Mutex
 	recorders []*Recorder // in the order of their creation
@@ -96,7 +100,7 @@ func New(opts *Options) *Metrics {
 	if opts == nil {
 		opts = &Options{}
 	}
-	m := &Metrics{registry: prometheus.NewRegistry(), every: everyNth, denials: opts.Denials}
+	m := &Metrics{registry: prometheus.NewRegistry(), every: everyNth, denials: opts.Denials, wrap: opts.Wrap}
 	if opts.Networked {
 		m.every = 1
 	}
@@ -212,7 +216,11 @@ func (m *Metrics) Recorder(name string) *Recorder {
 // WithObserver returns a view of e whose requests are counted with the label api. It
 // must be called only once for each name.
 func (m *Metrics) WithObserver(e *engine.Engine, api string) *engine.Engine {
-	return e.WithObserver(m.Recorder(api), m.every)
+	var o engine.Observer = m.Recorder(api)
+	if m.wrap != nil {
+		o = m.wrap(o)
+	}
+	return e.WithObserver(o, m.every)
 }
 
 // Every returns the sampling interval for durations: one in so many requests is measured.

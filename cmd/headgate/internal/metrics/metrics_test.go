@@ -242,6 +242,8 @@ func newUsedMetrics(t *testing.T) *metrics.Metrics {
 		return metrics.EventState{Reported: map[string]uint64{"limit.near": 1}, Dropped: 2, Sent: 3, Failed: 4, Retries: 5}
 	})
 	m.XDS(func() metrics.XDSState { return metrics.XDSState{Connected: true, Failures: 7} })
+	m.Exports("otlp_traces", "statsd")("statsd", errors.New("x"))
+	m.Spans(func() (recorded, exported uint64) { return 9, 8 })
 	m.Draining()
 	return m
 }
@@ -264,6 +266,8 @@ func TestStateMetrics(t *testing.T) {
 	requireMetrics(t, m, "headgate_events", `headgate_events_dropped_total 2`, `headgate_events_total{type="limit.near"} 1`)
 	requireMetrics(t, m, "headgate_webhook", `headgate_webhook_retries_total 5`, `headgate_webhooks_total{result="failed"} 4`,
 		`headgate_webhooks_total{result="sent"} 3`)
+	requireMetrics(t, m, "headgate_exports", `headgate_exports_failed_total{exporter="statsd"} 1`)
+	requireMetrics(t, m, "headgate_spans", `headgate_spans_exported_total 8`, `headgate_spans_total 9`)
 	requireMetrics(t, m, "headgate_log_lines", `headgate_log_lines_dropped_total 4`)
 	requireMetrics(t, m, "headgate_store", `headgate_store_bytes 2`, `headgate_store_clock_skew_total{direction="ahead"} 2`,
 		`headgate_store_clock_skew_total{direction="behind"} 1`, `headgate_store_keys 1`, `headgate_store_node_unavailable{node="a:1"} 1`, `headgate_store_outages_total{reason="refused"} 1`,
@@ -556,7 +560,7 @@ func TestDenialLogNamesRule(t *testing.T) {
 	checks := []engine.Check{check("seen", "s"), check("login", "l"), rule("edge.path", "9/1h"), rule("edge.user_free", "1/1h")}
 	decide(t, e, headgate.Take, checks...)
 	decide(t, e, headgate.Take, checks...)
-	if want := `msg="request denied" api=grpc policy="" rule=edge.user_free limit=1/h key=k`; !strings.Contains(out.String(), want) ||
+	if want := `msg="request denied" api=grpc rule=edge.user_free limit=1/h key=k`; !strings.Contains(out.String(), want) ||
 		strings.Contains(out.String(), "rule=edge.path") {
 		t.Errorf("logged\n%s\nwant %s", out.String(), want)
 	}
@@ -565,7 +569,7 @@ func TestDenialLogNamesRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	decide(t, e, headgate.Take, checks[2:]...)
-	if want := `(shadow mode)" api=grpc policy="" rule=edge.user_free`; !strings.Contains(out.String(), want) {
+	if want := `(shadow mode)" api=grpc rule=edge.user_free`; !strings.Contains(out.String(), want) {
 		t.Errorf("logged\n%s\nwant %s", out.String(), want)
 	}
 }
@@ -649,5 +653,19 @@ func BenchmarkDecide(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// The log of a denial by an inline limit has the text of the limit, and no policy.
+func TestInlineDenialIsLoggedWithItsLimit(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	m := metrics.New(&metrics.Options{Denials: metrics.NewDenials(&metrics.DenialOptions{Log: slog.New(slog.NewTextHandler(&out, nil)), PerSecond: 10})})
+	e := m.WithObserver(newEngine(t), "http")
+	for range 2 {
+		decide(t, e, headgate.Take, engine.Check{Limit: "1/15m", Key: "k", Cost: 1})
+	}
+	if want := `msg="request denied" api=http limit=1/15m key=h:`; !strings.Contains(out.String(), want) {
+		t.Errorf("got %s, want %s", out.String(), want)
 	}
 }

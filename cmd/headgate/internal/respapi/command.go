@@ -47,6 +47,10 @@ func allCommands() map[string]*command {
 			name: "hg.reset", scope: resetScope, arity: -3, key: 2, decides: true, write: true, inTransaction: true, run: (*worker).hgReset,
 			summary: "HG.RESET policy key: forgets everything that was spent",
 		},
+		command{
+			name: "hg.trace", arity: 2, inTransaction: true, run: (*worker).hgTrace,
+			summary: "HG.TRACE traceparent: sets the parent of the span of the next decision (W3C Trace Context)",
+		},
 		command{name: "ping", arity: -1, inTransaction: true, run: (*worker).ping, summary: "PING [message]"},
 		command{name: "echo", arity: 2, inTransaction: true, run: (*worker).echo, summary: "ECHO message"},
 		command{name: "hello", arity: -1, beforeAuth: true, run: (*worker).hello, summary: "HELLO [2|3 [AUTH user password] [SETNAME name]]"},

@@ -191,7 +191,7 @@ func TestCommand(t *testing.T) {
 	const throttle = "*10\r\n$11\r\ncl.throttle\r\n:-5\r\n*3\r\n+fast\r\n+write\r\n+denyoom\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
 	const check1 = "*10\r\n$8\r\nhg.check\r\n:-3\r\n*3\r\n+fast\r\n+write\r\n+denyoom\r\n:2\r\n:2\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n"
 	c := check(t, nil, []step{
-		{"COMMAND COUNT", ":26\r\n"},
+		{"COMMAND COUNT", ":27\r\n"},
 		{"COMMAND INFO cl.throttle HG.CHECK foo", "*3\r\n" + throttle + check1 + "$-1\r\n"},
 		{"COMMAND DOCS echo foo", "*2\r\n$4\r\necho\r\n*6\r\n$7\r\nsummary\r\n$12\r\nECHO message\r\n$5\r\nsince\r\n$5\r\n1.0.0\r\n$5\r\ngroup\r\n$10\r\nconnection\r\n"},
 		{"COMMAND FOO", "-ERR unknown subcommand 'FOO' of COMMAND\r\n"},
@@ -199,10 +199,10 @@ func TestCommand(t *testing.T) {
 		{"COMMAND INFO foo", "*1\r\n_\r\n"},
 	})
 	for _, tt := range []struct{ asked, head string }{
-		{"COMMAND", "*26\r\n*10\r\n$4\r\nauth\r\n"},
-		{"COMMAND INFO", "*26\r\n*10\r\n$4\r\nauth\r\n"},
-		{"COMMAND LIST", "*26\r\n$4\r\nauth\r\n"},
-		{"COMMAND DOCS", "%26\r\n$4\r\nauth\r\n%3\r\n"},
+		{"COMMAND", "*27\r\n*10\r\n$4\r\nauth\r\n"},
+		{"COMMAND INFO", "*27\r\n*10\r\n$4\r\nauth\r\n"},
+		{"COMMAND LIST", "*27\r\n$4\r\nauth\r\n"},
+		{"COMMAND DOCS", "%27\r\n$4\r\nauth\r\n%3\r\n"},
 	} {
 		if got := c.do(words(tt.asked)...); !strings.HasPrefix(got, tt.head) {
 			t.Errorf("%.40s: got %.60q, want %q", tt.asked, got, tt.head)

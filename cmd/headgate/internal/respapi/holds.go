@@ -30,7 +30,7 @@ func (w *worker) submitCall(c *call) {
 		return
 	}
 	w.flush()
-	j.err = c.run(w.ctx, w.h.engine.ActiveConfig(), &j.answer)
+	j.err = w.traced(w.nextSpan(), func(ctx context.Context) error { return c.run(ctx, w.h.engine.ActiveConfig(), &j.answer) })
 	w.writeReply(j)
 	if w.h.networked {
 		w.release(j)

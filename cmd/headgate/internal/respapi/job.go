@@ -1,6 +1,7 @@
 package respapi
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"unsafe"
@@ -32,6 +33,7 @@ type job struct {
 	err    error
 	next   *job // next queued decision with the same key
 	waits  bool // whether an earlier decision with the same key must be made first
+	span   span // name and parent of the span, if decisions are traced
 }
 
 // newJob returns a job for the caller to fill in and submit.
@@ -62,7 +64,13 @@ func (w *worker) textOf(arg []byte) string {
 func (w *worker) submit(j *job) {
 	if !w.h.networked {
 		w.checks[0] = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
-		j.err = w.h.engine.Decide(w.ctx, j.verb, w.checks[:], &j.answer)
+		if w.h.tracer == nil {
+			j.err = w.h.engine.Decide(w.ctx, j.verb, w.checks[:], &j.answer)
+		} else {
+			j.err = w.traced(w.nextSpan(), func(ctx context.Context) error {
+				return w.h.engine.Decide(ctx, j.verb, w.checks[:], &j.answer)
+			})
+		}
 		w.writeReply(j)
 		return
 	}
@@ -71,6 +79,9 @@ func (w *worker) submit(j *job) {
 
 // queue queues a job for a networked store.
 func (w *worker) queue(j *job) {
+	if w.h.tracer != nil {
+		j.span = w.nextSpan()
+	}
 	w.jobs = append(w.jobs, j)
 	if len(w.jobs) == maxJobs {
 		w.flush()
@@ -140,12 +151,13 @@ func (j *job) decide(w *worker) {
 			j.err = errPanic
 		}
 	}()
-	if j.call != nil {
-		j.err = j.call.run(w.ctx, w.h.engine.ActiveConfig(), &j.answer)
-		return
-	}
-	j.check = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
-	j.err = w.h.engine.Decide(w.ctx, j.verb, []engine.Check{j.check}, &j.answer)
+	j.err = w.traced(j.span, func(ctx context.Context) error {
+		if j.call != nil {
+			return j.call.run(ctx, w.h.engine.ActiveConfig(), &j.answer)
+		}
+		j.check = engine.Check{Policy: j.policy, Inline: j.limit(), Key: j.key, Cost: j.cost}
+		return w.h.engine.Decide(ctx, j.verb, []engine.Check{j.check}, &j.answer)
+	})
 }
 
 // writeReply writes the reply to a decision.

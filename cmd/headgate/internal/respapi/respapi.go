@@ -63,6 +63,8 @@ type Options struct {
 	// MaxBodyBytes is the maximum size of a request to the HTTP API, in bytes, so that a
 	// client can end a hold there, too; 0 means that only MaxRequestBytes applies.
 	MaxBodyBytes int
+	// Tracer starts the spans of decisions; nil means that there are none.
+	Tracer Tracer
 	// Version is the version of Headgate that INFO reports.
 	Version string
 	// Log is the logger for panics and connection errors; nil means no log. Its lines
@@ -77,6 +79,7 @@ type Handler struct {
 	user, password        string                      // of Options
 	credentials           atomic.Pointer[credentials] // nil if no authentication is required
 	networked             bool
+	tracer                Tracer // nil if decisions are not traced
 	version               string
 	log                   *slog.Logger
 	bounds                bounds // bounds after authentication
@@ -103,6 +106,7 @@ func New(e *engine.Engine, opts *Options) *Handler {
 		user:      cmp.Or(opts.User, defaultUser),
 		password:  opts.Password,
 		networked: opts.Networked,
+		tracer:    opts.Tracer,
 		version:   opts.Version,
 		log:       opts.Log,
 		since:     time.Now(),

@@ -16,6 +16,7 @@ type session struct {
 	closing       bool // whether the connection is to be closed without reading further requests
 	failures      int8 // number of wrong passwords so far
 	user, name    string
+	traceparent   string    // parent of the span of the next decision; empty if there is none
 	library       [2]string // name and version of the client library
 	addrs         [2]string // address of the client, and local address
 	since         time.Time
@@ -32,7 +33,7 @@ func (h *Handler) newSession(client, ours string) *session {
 
 // reset gives the session the state of a new connection.
 func (s *session) reset(h *Handler) {
-	s.version, s.authenticated, s.scopes, s.user, s.name, s.multi = 2, h.credentials.Load() == nil, allScopes, defaultUser, "", nil
+	s.version, s.authenticated, s.scopes, s.user, s.name, s.multi, s.traceparent = 2, h.credentials.Load() == nil, allScopes, defaultUser, "", nil, ""
 }
 
 func (h *Handler) boundsFor(s *session) bounds {

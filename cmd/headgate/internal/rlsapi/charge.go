@@ -11,7 +11,7 @@ import (
 // reports whether the request is over its limits.
 func (r *requestState) charge(ctx context.Context) (isOver bool, err error) {
 	r.decisions = r.decisions[:0]
-	r.denyBlocked()
+	r.denyBlocked(ctx)
 	r.countBlocked(ctx)
 	if _, err := r.askAll(ctx, setOf(refunded), headgate.Refund); err != nil {
 		return false, err
@@ -55,7 +55,7 @@ func (r *requestState) chargesEach() bool {
 }
 
 // denyBlocked sets the decisions of descriptors whose limit is 0, without the store.
-func (r *requestState) denyBlocked() {
+func (r *requestState) denyBlocked(ctx context.Context) {
 	for i := range r.descriptors {
 		d := &r.descriptors[i]
 		if !isBlocked(d.limits) {
@@ -69,15 +69,15 @@ func (r *requestState) denyBlocked() {
 		if r.isEnforced() {
 			d.verdict = over
 		}
-		r.reportBlocked(d)
+		r.reportBlocked(ctx, d)
 	}
 }
 
 // reportBlocked reports the denial of a descriptor whose limit is 0 for logs and
 // metrics.
-func (r *requestState) reportBlocked(d *descriptor) {
+func (r *requestState) reportBlocked(ctx context.Context, d *descriptor) {
 	limit := makeRefund(&d.limits[0])
-	r.snapshot.ReportDenial(&engine.Check{
+	r.snapshot.ReportDenial(ctx, &engine.Check{
 		Inline: &limit, Rule: d.ruleName, Key: d.key, Cost: d.cost, Composed: true,
 		Reported: &headgate.Limit{Period: d.limits[0].Period}, Shadow: d.disposition == shadowed,
 	}, &r.answer)
@@ -160,6 +160,7 @@ func (r *requestState) countDenied(ctx context.Context, d *descriptor) error {
 		return nil
 	}
 	if r.handler.opts.LocalDenials && d.spent >= d.decisions[0].Limit {
+		d.isLocal = true
 		return nil
 	}
 	return r.count(ctx, d, d.counting, d.cost)

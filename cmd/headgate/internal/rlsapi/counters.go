@@ -17,9 +17,9 @@ const (
 	Others       = "others"
 )
 
-// removedRules is the suffix of the counter that sums the counters of removed rules;
-// see drop.
-const removedRules = ".removed"
+// RemovedRules is the suffix of the name of a counter that sums the counters of removed
+// rules. They were counted before, under the names of the rules.
+const RemovedRules = ".removed"
 
 // counters holds the hit counters of rules, and the request counters of unknown
 // domains.
@@ -169,7 +169,7 @@ func (c *counters) dropUnused(r *ruleSet) {
 // drop removes all counters except those in used. Prometheus shows one sum for all
 // counters whose names start with the same domain and two levels, and interprets a
 // decreasing sum as a restart. As long as one counter of a sum remains, drop therefore
-// adds the values of the removed ones to a counter with the suffix removedRules.
+// adds the values of the removed ones to a counter with the suffix RemovedRules.
 func (c *counters) drop(used map[*Counter]bool) {
 	stay := make(map[string]bool)
 	for name, counter := range c.rules {
@@ -179,7 +179,7 @@ func (c *counters) drop(used map[*Counter]bool) {
 	}
 	for name, counter := range c.rules {
 		begin := cutLevels(name)
-		rest := begin + removedRules
+		rest := begin + RemovedRules
 		if used[counter] || name == rest && stay[begin] {
 			continue
 		}

@@ -84,6 +84,8 @@ type Options struct {
 	// contain, the months of the calendar in UTC; by default, they are 30 days long. For
 	// rules, see [envoyconfig.ParseOptions].
 	CalendarMonths bool
+	// SampleTimes keeps a sample of the durations of requests for [Handler.TakeTimes].
+	SampleTimes bool
 	// NeedDomains makes health checks fail until a configuration with a domain is
 	// loaded.
 	NeedDomains bool
@@ -133,6 +135,9 @@ func New(e *engine.Engine, opts *Options) (*Handler, error) {
 		}
 	}
 	h.stats.ratio, h.stats.counters = float32(o.NearLimitRatio), newCounters()
+	if o.SampleTimes {
+		h.stats.times.samples = new([timeShards]timeSample)
+	}
 	return h, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -23,6 +24,9 @@ import (
 
 // healthName is the name of the service whose health envoyproxy/ratelimit reports.
 const healthName = "ratelimit"
+
+// FullMethod is the name of the method that decides requests, as interceptors get it.
+const FullMethod = pb.RateLimitService_ShouldRateLimit_FullMethodName
 
 // streamWorkers is the number of goroutines that are kept for processing requests.
 // Reason: the stack of a new goroutine would have to grow for each request. The number
@@ -56,6 +60,8 @@ type ServerOptions struct {
 	AgeGrace         time.Duration // grace period for requests in flight at that age; 0 means 1 h
 	HandshakeTimeout time.Duration // timeout of TLS handshake and HTTP/2 preface; 0 means 5 s
 	Log              *slog.Logger  // logger for connection errors; nil means no log
+	// Interceptor is called for each request of the rate limit service; nil means none.
+	Interceptor grpc.StreamServerInterceptor
 }
 
 // Server serves a [Handler] over gRPC: the rate limit service and the rate limit quota
@@ -118,6 +124,9 @@ func newServerOptions(opts *ServerOptions) []grpc.ServerOption {
 			Time:                  time.Minute, // a client that does not respond to a ping is disconnected
 			Timeout:               20 * time.Second,
 		}),
+	}
+	if opts.Interceptor != nil {
+		options = append(options, grpc.StreamInterceptor(opts.Interceptor))
 	}
 	var creds credentials.TransportCredentials
 	if opts.TLS != nil {

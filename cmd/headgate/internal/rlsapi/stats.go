@@ -8,7 +8,7 @@ import (
 // Counter counts the hits of one rule. Its fields correspond to counters of
 // envoyproxy/ratelimit.
 type Counter struct {
-	total, over, near, within, shadow, negative atomic.Uint64
+	total, over, near, within, shadow, negative, local atomic.Uint64
 }
 
 // Counts are the values of a [Counter].
@@ -19,6 +19,9 @@ type Counts struct {
 	WithinLimit       uint64 // hits in requests that were not over the limit
 	ShadowMode        uint64 // hits above the limit that shadow mode allowed
 	TotalNegativeHits uint64 // refunded hits
+	// OverLimitWithLocalCache are those of OverLimit that were not counted in the window,
+	// because of [Options].LocalDenials.
+	OverLimitWithLocalCache uint64
 }
 
 // Stats are the counts since the handler was created.
@@ -47,7 +50,7 @@ type Stats struct {
 }
 
 func (c *Counter) load() Counts {
-	return Counts{c.total.Load(), c.over.Load(), c.near.Load(), c.within.Load(), c.shadow.Load(), c.negative.Load()}
+	return Counts{c.total.Load(), c.over.Load(), c.near.Load(), c.within.Load(), c.shadow.Load(), c.negative.Load(), c.local.Load()}
 }
 
 func (c *Counter) add(n Counts) {
@@ -57,6 +60,7 @@ func (c *Counter) add(n Counts) {
 	c.within.Add(n.WithinLimit)
 	c.shadow.Add(n.ShadowMode)
 	c.negative.Add(n.TotalNegativeHits)
+	c.local.Add(n.OverLimitWithLocalCache)
 }
 
 // stats are all statistics of a handler.
@@ -105,6 +109,9 @@ func (d *descriptor) splitHits(ratio float32, charged bool) {
 		d.counter.near.Add(uint64(max(0, limit-max(near, before))))
 		if d.disposition == shadowed {
 			d.counter.shadow.Add(above)
+		}
+		if d.isLocal {
+			d.counter.local.Add(above)
 		}
 		return
 	}

@@ -35,7 +35,10 @@ type Times struct {
 const timeShards = 8
 
 // times is a histogram of durations in several shards. The zero value is ready for use.
-type times struct{ lanes [timeShards]timeLane }
+type times struct {
+	lanes   [timeShards]timeLane
+	samples *[timeShards]timeSample // nil unless [Options].SampleTimes is set
+}
 
 type timeLane struct {
 	sum    atomic.Int64                       // in ns
@@ -51,6 +54,9 @@ func (t *times) add(lane uint32, d time.Duration) {
 	}
 	l.counts[i].Add(1)
 	l.sum.Add(int64(d))
+	if t.samples != nil {
+		t.samples[lane%timeShards].add(d)
+	}
 }
 
 // load returns the sum of all shards.

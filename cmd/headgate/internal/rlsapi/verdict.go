@@ -24,6 +24,7 @@ const (
 type result struct {
 	verdict     verdict
 	hitsCounted bool                // whether the store has counted hits that are over the limit
+	isLocal     bool                // whether the hits are not counted, because of [Options].LocalDenials
 	spent       int64               // spent units of the descriptor's first limit
 	costBefore  int64               // cost of earlier descriptors on the limit that this descriptor is over
 	decisions   []headgate.Decision // one for each limit

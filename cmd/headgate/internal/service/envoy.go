@@ -53,7 +53,7 @@ func rlsOptions(c *config.Config, log *slog.Logger) *rlsapi.Options {
 	opts := &rlsapi.Options{
 		Charge: rlsapi.ChargeMode(from.Charge), LocalDenials: from.LocalDenials, Shadow: from.Shadow, Quota: from.Quota, DynamicMetadata: from.Metadata,
 		NearLimitRatio: nearLimitRatio(from.NearLimit), NeedDomains: from.NeedDomains, CalendarMonths: from.CalendarMonths, Unavailable503: from.JSON503,
-		MaxBodyBytes: max(c.MaxBodyBytes, c.GRPC.MaxMessageBytes), Log: log,
+		MaxBodyBytes: max(c.MaxBodyBytes, c.GRPC.MaxMessageBytes), SampleTimes: c.Statsd.Addr != config.Off, Log: log,
 	}
 	if from.Headers {
 		opts.Headers = &rlsapi.Headers{Limit: from.HeaderLimit, Remaining: from.HeaderRemaining, Reset: from.HeaderReset}

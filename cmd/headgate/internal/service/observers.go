@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/overrides"
 	"github.com/headgate/headgate/cmd/headgate/internal/rlsapi"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/tracing"
 	"github.com/headgate/headgate/lease"
 	"github.com/headgate/headgate/memstore"
 )
@@ -29,6 +30,7 @@ type observers struct {
 	outages  *activity.Outages
 	timeline *activity.Timeline
 	bans     *bans.Watcher
+	tracer   *tracing.Tracer                 // nil if requests are not traced
 	reporter atomic.Pointer[events.Reporter] // nil if no events are configured
 }
 
@@ -36,9 +38,10 @@ func newObservers(c *config.Config, version string, log *slog.Logger, droppedLin
 	denials := metrics.NewDenials(&metrics.DenialOptions{
 		Log: log, PerSecond: c.Log.Denials, LogKeys: c.Log.Keys, TopKeys: c.Admin.Keys, Secret: string(c.Log.HashSecret),
 	})
-	o := &observers{denials: denials, outages: &activity.Outages{}, Metrics: metrics.New(&metrics.Options{
-		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials,
-	})}
+	o := &observers{denials: denials, outages: &activity.Outages{}}
+	o.Metrics = metrics.New(&metrics.Options{
+		Version: version, Store: storeopen.Name(string(c.Store)), Networked: storeopen.Networked(string(c.Store)), Denials: denials, Wrap: o.wrap,
+	})
 	o.Log(droppedLines)
 	o.timeline = o.NewTimeline(time.Now())
 	o.bans = bans.New(&bans.Options{Log: log, Hash: o.denials.LogText, Begun: o.begun})
@@ -99,21 +102,25 @@ func (o *observers) endEvents() {
 	}
 }
 
-// WithObserver returns a view of e whose requests are counted with the label api, and
-// whose denials are counted for bans.
-func (o *observers) WithObserver(e *engine.Engine, api string) *engine.Engine {
-	return e.WithObserver(&apiObserver{o.Recorder(api), o}, o.Every())
+// wrap returns an observer that also counts denials for bans, reports events and adds
+// decisions to spans, if requests are traced.
+func (o *observers) wrap(next engine.Observer) engine.Observer {
+	next = &apiObserver{next, o}
+	if o.tracer == nil {
+		return next
+	}
+	return o.tracer.Observer(next)
 }
 
 // apiObserver observes the requests of one API for all that need them.
 type apiObserver struct {
-	*metrics.Recorder
+	engine.Observer
 	all *observers
 }
 
 // Observe implements [engine.Observer].
 func (a *apiObserver) Observe(e *engine.Event) {
-	a.Recorder.Observe(e)
+	a.Observer.Observe(e)
 	a.all.bans.Observe(e)
 	if t := a.all.reporter.Load(); t != nil {
 		t.Observe(e)

@@ -70,6 +70,17 @@ func newAdminHandler(p *parts) *admin.Handler {
 // envoyStats returns the counters of Envoy's rate limit service, with the names that
 // envoyproxy/ratelimit uses in /stats.
 func envoyStats(counted rlsapi.Stats) []string {
+	values := envoyCounters(counted)
+	lines := make([]string, 0, len(values))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		lines = append(lines, fmt.Sprintf("%s: %d", strings.NewReplacer("\n", "_", "\r", "_").Replace(name), values[name]))
+	}
+	return lines
+}
+
+// envoyCounters returns the counters of Envoy's rate limit service under the names that
+// envoyproxy/ratelimit uses.
+func envoyCounters(counted rlsapi.Stats) map[string]uint64 {
 	values := map[string]uint64{
 		"ratelimit_server.ShouldRateLimit.total_requests":        counted.Times.Count,
 		"ratelimit.service.config_load_success":                  counted.ConfigLoads,
@@ -84,17 +95,13 @@ func envoyStats(counted rlsapi.Stats) []string {
 	for path, c := range counted.Rules {
 		addStats(values, "ratelimit.service.rate_limit."+path+".", c)
 	}
-	lines := make([]string, 0, len(values))
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		lines = append(lines, fmt.Sprintf("%s: %d", strings.NewReplacer("\n", "_", "\r", "_").Replace(name), values[name]))
-	}
-	return lines
+	return values
 }
 
 func addStats(to map[string]uint64, prefix string, c rlsapi.Counts) {
 	for name, n := range map[string]uint64{
 		"total_hits": c.TotalHits, "over_limit": c.OverLimit, "near_limit": c.NearLimit, "within_limit": c.WithinLimit, "shadow_mode": c.ShadowMode,
-		"total_negative_hits": c.TotalNegativeHits, "over_limit_with_local_cache": 0, // this service has no local cache
+		"total_negative_hits": c.TotalNegativeHits, "over_limit_with_local_cache": c.OverLimitWithLocalCache,
 	} {
 		to[prefix+name] = n
 	}

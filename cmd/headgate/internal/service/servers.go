@@ -75,15 +75,16 @@ func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, err
 	c, local := p.config, localaccess.Addr(ln.Addr())
 	hosts := localaccess.NewHosts(ln.Addr(), secure, c.HTTP.HostNames())
 	guard := httpapi.NewGuard(hosts, p.log)
-	proxies, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, AllowHost: hosts.AllowForwarded, Log: p.log})
+	answer, err := forwardauth.New(p.seen.forwardAuth, &forwardauth.Options{Local: local, AllowHost: hosts.AllowForwarded, Log: p.log})
 	if err != nil {
 		return nil, err
 	}
+	proxies := p.observers.http("forward_auth", forwardauth.Path, answer)
 	page := &demoPage{checkURL: scheme(ln) + "://" + Reachable(ln.Addr()) + "/v1/check", log: p.log}
 	mounted := map[string]http.Handler{
 		forwardauth.Path:       proxies,
 		forwardauth.Path + "/": proxies,
-		"/json":                guard.Protect(http.HandlerFunc(p.envoy.handler.ServeJSON)),
+		"/json":                p.observers.http("grpc", "/json", guard.Protect(http.HandlerFunc(p.envoy.handler.ServeJSON))),
 		"/healthcheck":         http.HandlerFunc(p.envoy.handler.ServeHealth),
 	}
 	if local {
@@ -91,7 +92,7 @@ func newHTTPServer(p *parts, ln net.Listener, secure bool) (*httpapi.Server, err
 		mounted[demoPath+"/"] = page
 	}
 	handler := httpapi.New(p.seen.http, &httpapi.Options{
-		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard, Access: p.gates.http,
+		MaxBodyBytes: c.MaxBodyBytes, Health: p.health, Mounted: mounted, Version: p.version, Guard: guard, Access: p.gates.http, Wrap: p.observers.wrapOperation(),
 	})
 	server := httpapi.NewServer(handler, &httpapi.ServerOptions{
 		HeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout,
@@ -124,7 +125,7 @@ func newRESPServer(p *parts) *respapi.Server {
 	handler := respapi.New(p.seen.resp, &respapi.Options{
 		User: c.User, Password: string(c.Password), Networked: storeopen.Networked(string(p.config.Store)), MaxClients: c.MaxClients,
 		MaxRequestBytes: max(c.MaxRequestBytes, p.config.MaxKeyBytes+1024), MaxBodyBytes: p.config.MaxBodyBytes,
-		MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version, Log: p.log.With("listener", "resp"),
+		MaxMemoryBytes: int64(c.MaxMemoryBytes), Version: p.version, Log: p.log.With("listener", "resp"), Tracer: p.observers.commands(),
 	})
 	p.gates.attach(handler)
 	return respapi.NewServer(handler, &respapi.ServerOptions{
@@ -149,6 +150,6 @@ func openGRPC(ctx context.Context, p *parts) (listener, error) {
 		MaxHeaderBytes:   max(p.config.MaxHeaderBytes, rlsapi.DefaultMaxHeaderBytes),
 		MaxConnectionAge: c.MaxConnectionAge, AgeGrace: c.MaxConnectionAgeGrace, HandshakeTimeout: p.config.HeaderTimeout,
 		ReadTimeout: p.config.ReadTimeout, WriteTimeout: p.config.WriteTimeout, MaxMemoryBytes: int64(c.MaxMemoryBytes),
-		TLS: secure, Log: p.log.With("listener", "grpc"),
+		TLS: secure, Log: p.log.With("listener", "grpc"), Interceptor: p.observers.interceptor(),
 	})}, nil
 }

@@ -33,10 +33,11 @@ type Options struct {
 // Service is a rate limit service. Create it with [New], and call [Service.Run] and
 // [Service.Close] once each.
 type Service struct {
-	parts *parts
-	seen  *observers
-	store headgate.Store
-	lines *logs.Queue
+	parts     *parts
+	seen      *observers
+	store     headgate.Store
+	lines     *logs.Queue
+	telemetry *telemetry
 }
 
 // New creates a service. It opens the store and reads Envoy's rules, but opens no
@@ -44,13 +45,19 @@ type Service struct {
 func New(opts *Options) (*Service, error) {
 	lines, log := openLog(&opts.Config.Log, opts.Log)
 	seen := newObservers(opts.Config, opts.Version, log, lines.Dropped)
-	store, err := openStore(opts.Config, LogStoreEvents(log), seen, seen.outages)
+	export, err := startTelemetry(opts.Config, opts.Version, log, seen)
 	if err != nil {
 		closeLog(lines)
 		return nil, err
 	}
+	store, err := openStore(opts.Config, seen.tracer, LogStoreEvents(log), seen, seen.outages)
+	if err != nil {
+		export.close()
+		closeLog(lines)
+		return nil, err
+	}
 	logRestored(log, store)
-	s := &Service{nil, seen, store, lines}
+	s := &Service{nil, seen, store, lines, export}
 	if err := seen.startEvents(&opts.Config.Events, store, log); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -64,6 +71,7 @@ func New(opts *Options) (*Service, error) {
 // [Service.Run] has returned.
 func (s *Service) Close() error {
 	defer closeLog(s.lines)
+	defer s.telemetry.close()
 	s.seen.endEvents()
 	return s.store.Close()
 }
@@ -80,6 +88,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer inBackground(ctx, s.parts.overrides.Run)()
 	defer inBackground(ctx, s.parts.observers.timeline.Run)()
 	defer inBackground(ctx, s.parts.observers.bans.Run)()
+	if client := s.telemetry.statsd(s.parts); client != nil {
+		defer inBackground(context.WithoutCancel(ctx), client.Run)() // also during the shutdown
+	}
 	if !s.parts.reloads() {
 		hangup.Release()
 	}

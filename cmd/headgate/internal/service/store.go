@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate/internal/storeopen"
+	"github.com/headgate/headgate/cmd/headgate/internal/tracing"
 	"github.com/headgate/headgate/fallback"
 	"github.com/headgate/headgate/memstore"
 )
@@ -112,8 +114,13 @@ func (all storeObservers) ObserveFolder(e memstore.FolderEvent) {
 }
 
 // openStore opens the configured store. An error contains the source of the setting.
-func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.Store, error) {
+func openStore(c *config.Config, tracer *tracing.Tracer, observers ...headgate.StoreObserver) (headgate.Store, error) {
+	var wrap func(headgate.Store) headgate.Store
+	if tracer != nil {
+		wrap = func(inner headgate.Store) headgate.Store { return tracer.Store(inner, storeSystem(c)) }
+	}
 	store, err := storeopen.Open(string(c.Store), &storeopen.Options{
+		Wrap:   wrap,
 		Budget: c.StoreBudget, Observer: storeObservers(observers),
 		Instances: max(1, c.Instances), // for a policy with the local fallback, after a reload too
 	})
@@ -121,6 +128,12 @@ func openStore(c *config.Config, observers ...headgate.StoreObserver) (headgate.
 		return nil, fmt.Errorf("%w (%s)", err, c.Origins["store"])
 	}
 	return store, nil
+}
+
+// storeSystem returns the name of the store in spans: redis or memcached.
+func storeSystem(c *config.Config) string {
+	name, _, _ := strings.Cut(storeopen.Name(string(c.Store)), "+")
+	return strings.Replace(name, "rediss", "redis", 1)
 }
 
 const (

@@ -54,6 +54,9 @@ type Options struct {
 	// unavailable, each process allows its share of the limit of a rule with
 	// [headgate.FailLocal]. 0 means that the number is unknown: such rules are invalid.
 	Instances int
+	// Wrap returns the store that is used in place of a network store; nil means the
+	// store itself. The fallback calls the result.
+	Wrap func(headgate.Store) headgate.Store
 	// Observer receives an event when the store becomes unavailable and when it
 	// recovers; may be nil. If it is a [ClockObserver] or a [FolderObserver], it also
 	// receives events of clocks or of the folder.
@@ -113,6 +116,9 @@ func Open(rawURL string, opts *Options) (headgate.Store, error) {
 	store, err := openBare(rawURL, "", opts.Observer)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Wrap != nil {
+		store = opts.Wrap(store)
 	}
 	fallbackOptions := &fallback.Options{Budget: opts.Budget, Instances: opts.Instances, Observer: opts.Observer}
 	if opts.Instances > 0 {
