@@ -304,4 +304,3 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return string(b.text)
 }
-
