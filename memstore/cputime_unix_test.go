@@ -8,7 +8,8 @@ import (
 )
 
 // processorTime returns the processor time that this process has used, in ns. On a busy
-// machine it is a better measure of the cost of an operation than the time that has passed.
+// machine it is a better measure of the cost of an operation than the time that has
+// passed.
 func processorTime(b *testing.B) int64 {
 	b.Helper()
 	var used syscall.Rusage

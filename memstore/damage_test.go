@@ -253,7 +253,8 @@ func TestFolderClockGoesBack(t *testing.T) {
 	}
 }
 
-// addGroup adds an empty group to the state file, as if it had been synced at the time at.
+// addGroup adds an empty group to the state file, as if it had been synced at the time
+// at.
 func addGroup(t *testing.T, folder string, at time.Time) {
 	t.Helper()
 	locked, err := statefile.Open(folder)

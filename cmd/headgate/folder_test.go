@@ -29,8 +29,8 @@ func check(addr, cost string) (answer checkAnswer, err error) {
 	return answer, json.NewDecoder(r.Body).Decode(&answer)
 }
 
-// TestStoppedServiceForgetsNothing sends SIGTERM while clients spend units. After the next
-// start, every unit of a response is spent. A killed service reports that it was.
+// TestStoppedServiceForgetsNothing sends SIGTERM while clients spend units. After the
+// next start, every unit of a response is spent. A killed service reports that it was.
 func TestStoppedServiceForgetsNothing(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir() + "/state"
@@ -65,8 +65,8 @@ func TestStoppedServiceForgetsNothing(t *testing.T) {
 	}
 }
 
-// spendUntilStopped spends units with several clients, sends a signal, and returns how many
-// were allowed.
+// spendUntilStopped spends units with several clients, sends a signal, and returns how
+// many were allowed.
 func spendUntilStopped(t *testing.T, p *launched, signal os.Signal) int64 {
 	t.Helper()
 	var allowed, failed atomic.Int64
