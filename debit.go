@@ -22,9 +22,9 @@ func (l *Limiter) DebitAt(ctx context.Context, now time.Time, key string, n int6
 
 // DebitAll spends the cost of every check, whether or not it is available; see
 // [Limiter.Debit]. It is one operation of the store and atomic for each key. On a Redis
-// Cluster or memcached, some keys may be charged and others not after an error. It returns
-// [ErrInvalidHold] if two checks have the same policy and key and different limits. The
-// decision is that of [PeekAll] with costs 0 after it.
+// Cluster or memcached, some keys may be charged and others not after an error. DebitAll
+// returns [ErrInvalidHold] if two checks have the same policy and key and different
+// limits. The decision is that of [PeekAll] with costs 0 after it.
 func DebitAll(ctx context.Context, checks ...Check) (Decision, error) {
 	_, d, err := adjust(ctx, StoreClock, Debit, checks)
 	return d, err
@@ -47,10 +47,10 @@ func (l *Limiter) TakeUpToAt(ctx context.Context, now time.Time, key string, n i
 	return adjust(ctx, InstantOf(now), TakeUpTo, []Check{{l, key, n}})
 }
 
-// TakeUpToAll spends the same number of units for each check: the least of their costs or,
-// if fewer remain, as many as remain for every check. It returns this number, the errors of
-// [DebitAll], and the decision of [PeekAll] with costs 0 after it. If two checks have the
-// same policy and key, each of them spends it.
+// TakeUpToAll spends the same number of units for each check: the least of their costs
+// or, if fewer remain, as many as remain for every check. It returns this number, the
+// errors of [DebitAll], and the decision of [PeekAll] with costs 0 after it. If two
+// checks have the same policy and key, each of them spends it.
 func TakeUpToAll(ctx context.Context, checks ...Check) (granted int64, d Decision, err error) {
 	return adjust(ctx, StoreClock, TakeUpTo, checks)
 }

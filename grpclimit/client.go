@@ -15,7 +15,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/admission"
-	"github.com/headgate/headgate/internal/root"
 	"github.com/headgate/headgate/internal/turn"
 )
 
@@ -299,37 +298,6 @@ func (c *Client) wait(ctx context.Context, call Call, p phase) (*clientHolds, er
 		}
 	}
 	return held.sent(ctx), nil
-}
-
-// parts appends the charges that apply to a call in the phase p to dst.
-func (c *Client) parts(dst []clientPart, ctx context.Context, call Call, p phase) []clientPart {
-	for i := range c.charges {
-		charge := &c.charges[i]
-		if !p.includes(&charge.Charge) || !charge.applies(ctx, call) {
-			continue
-		}
-		part := clientPart{charge: charge, key: charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), cost: charge.cost(ctx, call)}
-		part.limiter, part.err = charge.limiterFor(ctx, call)
-		dst = append(dst, part)
-	}
-	return dst
-}
-
-// takeNow makes several charges in one store operation, if all their units are available
-// and no other call waits for them. It reports whether it has made them.
-func (c *Client) takeNow(ctx context.Context, parts []clientPart) bool {
-	if len(parts) < 2 {
-		return false
-	}
-	checks := make([]headgate.Check, len(parts))
-	for i := range parts {
-		p := &parts[i]
-		if p.err != nil || p.charge.AdjustCost != nil {
-			return false
-		}
-		checks[i] = headgate.Check{Limiter: p.limiter, Key: p.key, Cost: p.cost}
-	}
-	return root.TakeNow(ctx, checks)
 }
 
 // limiterFor returns the limiter with the limits of a call.

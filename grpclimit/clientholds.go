@@ -34,6 +34,37 @@ type clientPart struct {
 	err     error // error of the charge's limits
 }
 
+// parts appends the charges that apply to a call in the phase p to dst.
+func (c *Client) parts(dst []clientPart, ctx context.Context, call Call, p phase) []clientPart {
+	for i := range c.charges {
+		charge := &c.charges[i]
+		if !p.includes(&charge.Charge) || !charge.applies(ctx, call) {
+			continue
+		}
+		part := clientPart{charge: charge, key: charge.Key.compiled.Text(keyRequest{ctx: ctx, call: call}), cost: charge.cost(ctx, call)}
+		part.limiter, part.err = charge.limiterFor(ctx, call)
+		dst = append(dst, part)
+	}
+	return dst
+}
+
+// takeNow makes several charges in one store operation, if all their units are available
+// and no other call waits for them. It reports whether it has made them.
+func (c *Client) takeNow(ctx context.Context, parts []clientPart) bool {
+	if len(parts) < 2 {
+		return false
+	}
+	checks := make([]headgate.Check, len(parts))
+	for i := range parts {
+		p := &parts[i]
+		if p.err != nil || p.charge.AdjustCost != nil {
+			return false
+		}
+		checks[i] = headgate.Check{Limiter: p.limiter, Key: p.key, Cost: p.cost}
+	}
+	return root.TakeNow(ctx, checks)
+}
+
 // make makes a charge: it waits for units, or takes slots without waiting. The units of
 // a charge can be corrected as long as a later charge may fail, which is not the case for
 // the last one.
