@@ -10,7 +10,6 @@ import (
 	"github.com/headgate/headgate/replay"
 )
 
-
 // Requests come in time order, with all fields of the log.
 func TestEachVisitsAllRequestsInTimeOrder(t *testing.T) {
 	t.Parallel()
