@@ -87,7 +87,7 @@ type OverridesState struct {
 // each scrape.
 func (m *Metrics) Overrides(state func() OverridesState) {
 	m.gaugeFunc("overrides", "Overrides in the store that have not ended.", func() float64 { return float64(state().Entries) })
-	m.gaugeFunc("overrides_without_effect", "Overrides in the store whose policy does not exist or does not accept their limits.",
+	m.gaugeFunc("overrides_without_effect", "Overrides in the store whose policy does not exist or does not accept them.",
 		func() float64 { return float64(state().Ignored) })
 	m.gaugeFunc("overrides_revision", "Revision of the overrides in the store, equal at all instances within a second of a change.",
 		func() float64 { return float64(state().Revision) })
