@@ -79,9 +79,9 @@ type Suite struct {
 	// number of them. All operations on a key are at one instant. The stores must be
 	// [headgate.HoldStore]s.
 	Holds bool
-	// NoResets is set for a store on which a reset during a commit can leave the record of
-	// the hold, so that the commit is answered as replayed. Clients then reset no key in
-	// histories with holds.
+	// NoResets is set for a store on which a reset during a commit can leave the record
+	// of the hold, so that the commit is answered as replayed. Clients then reset no key
+	// in histories with holds.
 	NoResets bool
 	// Seed is the seed of the requests; the same seed gives the same requests, but not
 	// the same timing. 0 means a new random seed. Failures print the seed.
