@@ -19,7 +19,7 @@ import (
 var histories = flag.Int("histories", 0, "keys whose history is checked under each fault; 0: few")
 
 func faultSuite(addr string) faults.Suite {
-	s := faults.Suite{Histories: *histories, Open: func(t *testing.T) headgate.Store { return open(t, nil, addr) }}
+	s := faults.Suite{Histories: *histories, NoResets: true, Open: func(t *testing.T) headgate.Store { return open(t, nil, addr) }}
 	if s.Histories == 0 {
 		s.Histories, s.Keys = 36, 36
 	}

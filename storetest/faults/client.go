@@ -169,13 +169,13 @@ func (c *client) holdRequest() history.Request {
 // request returns a random request. Most requests are takes.
 func (c *client) request() history.Request {
 	r := history.Request{At: c.instant(), Cost: 1 + c.random.Int64N(2)}
-	takesOnly := c.round.run.suite.TakesOnly
+	suite := &c.round.run.suite
 	switch n := c.random.IntN(20); {
 	case n < 2 || c.sub.onlyHolds:
 		r.Verb = headgate.Peek
-	case n < 5 && !takesOnly:
+	case n < 5 && !suite.TakesOnly:
 		r.Verb = headgate.Refund
-	case n < 6 && !takesOnly:
+	case n < 6 && !suite.TakesOnly && !(suite.Holds && suite.NoResets):
 		r.Verb, r.Cost = headgate.Reset, 0
 	}
 	return r

@@ -87,6 +87,10 @@ type Suite struct {
 	// s, and end the bans with resets, while others take units. The stores must be
 	// [headgate.HoldStore]s.
 	Bans bool
+	// NoResets is set for a store on which a reset during a commit can leave the record
+	// of the hold, so that the commit is answered as replayed. Clients then reset no key
+	// in histories with holds.
+	NoResets bool
 	// Seed is the seed of the requests; the same seed gives the same requests, but not
 	// the same timing. 0 means a new random seed. Failures print the seed.
 	Seed uint64
