@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-// TestFolderReplacesFile writes so much that the file is replaced while decisions go on. No
-// key is lost.
+// TestFolderReplacesFile writes so much that the file is replaced while decisions go on.
+// No key is lost.
 func TestFolderReplacesFile(t *testing.T) {
 	folder := t.TempDir()
 	s, err := memstore.Open(folder, &memstore.FolderOptions{Sync: 20 * time.Millisecond})

@@ -176,7 +176,8 @@ var serviceRules = map[string]packageRule{
 			service("rlsapi"), service("statsd"), service("storeopen"), service("tlsfiles"), service("tracing"),
 		},
 		tests: []string{
-			"algo", "httplimit", "internal/leaktest", "internal/testserver", "redisstore", service("collector"), service("routing"),
+			"algo", "httplimit", "internal/leaktest", "internal/testserver", "memcachedstore", "redisstore", "replay",
+			service("collector"), service("routing"),
 		},
 	},
 	service("starter"): {

@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/storetest/model"
 )
 
-// Hold is an operation of [headgate.HoldStore]. The zero value is none. In a history with
-// other operations than Debit and TakeUpTo, all instants must be equal. So no hold expires.
+// Hold is an operation of [headgate.HoldStore]. The zero value is none. In a history
+// with other operations than Debit and TakeUpTo, all instants must be equal. So no hold
+// expires.
 type Hold struct {
 	ID   byte // id of the hold, 1 or more; any such number for Debit and TakeUpTo
 	Verb headgate.HoldVerb

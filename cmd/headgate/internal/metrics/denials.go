@@ -38,7 +38,8 @@ type DenialOptions struct {
 
 // Denials records denials, including those of policies in shadow mode, which do not
 // deny the request. It keeps the keys that are denied most often and the last denials,
-// and logs a sample of the denials. It is created with [NewDenials] and may be used concurrently.
+// and logs a sample of the denials. It is created with [NewDenials] and may be used
+// concurrently.
 type Denials struct {
 	opts   DenialOptions
 	k0, k1 uint64 // keys of the hash
