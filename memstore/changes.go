@@ -8,8 +8,9 @@ import (
 // This file finds what has changed since the state was saved; see [saver]. In a store
 // that is not saved, it costs one comparison for each write.
 
-// pageSlots is the number of slots of a page: 1 KiB. With fewer slots, the flags take more
-// of the processor's cache. With more, a sync reads more slots that have not changed.
+// pageSlots is the number of slots of a page: 1 KiB. With fewer slots, the flags take
+// more of the processor's cache. With more, a sync reads more slots that have not
+// changed.
 const pageSlots = 32
 
 // pageFlags has a flag for each page of a table. It is set after each write to a slot of
