@@ -122,7 +122,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 }
 
 // maxAlternatives is the maximum number of flags that an error suggests.
-const maxAlternatives = 4
+const maxAlternatives = 5
 
 // flagFor returns the flags that the user most likely meant by name, as text such as
 // “--a or --b”, or "". It returns the flag for which name is a synonym, else all flags

@@ -215,13 +215,13 @@ func TestQuickstartComposeFile(t *testing.T) {
 	}
 	command := regexp.MustCompile(`command: \[serve, (.*)\]`).FindStringSubmatch(string(text))
 	variables := regexp.MustCompile(`(?m)^ +(HEADGATE_\w+): (\S+)`).FindAllStringSubmatch(string(text), -1)
-	if command == nil || len(variables) != 2 {
-		t.Fatalf("found the command %q and the variables %q, want one and two", command, variables)
+	if command == nil || len(variables) != 4 {
+		t.Fatalf("found the command %q and the variables %q, want one and four", command, variables)
 	}
 	flags := strings.ReplaceAll(strings.ReplaceAll(command[1], `"`, ""), "/etc/headgate/", "../../quickstart/")
 	cmd := exec.Command("headgate", append([]string{"config", "print"}, strings.Split(flags, ", ")...)...)
 	for _, v := range variables {
-		cmd.Env = append(cmd.Env, fmt.Sprint(v[1], "=", v[2]))
+		cmd.Env = append(cmd.Env, fmt.Sprint(v[1], "=", strings.Trim(v[2], `"`)))
 	}
 	got, err := cmd.Output()
 	if err != nil {
