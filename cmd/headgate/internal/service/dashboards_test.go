@@ -15,7 +15,10 @@ import (
 func TestNamesOfMetricsExist(t *testing.T) {
 	t.Parallel()
 	closed := testserver.FreeAddr(t)
-	inMemory := startTraced(t, map[string]string{"otlp.endpoint": "http://" + closed, "statsd.addr": closed, "envoy.local_denials": "true"})
+	inMemory := startTraced(t, map[string]string{
+		"otlp.endpoint": "http://" + closed, "statsd.addr": closed, "envoy.local_denials": "true", "store": "memory://" + t.TempDir(),
+		"events.log": "true", "events.webhook": "http://" + closed, "events.webhook_secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+	})
 	server := testserver.Redis(t)
 	onRedis := startTraced(t, map[string]string{
 		"store": "redis://" + server.Addr(), "envoy.xds.server": closed, "envoy.start_anyway": "true", "store_budget": "50ms",
@@ -28,6 +31,10 @@ func TestNamesOfMetricsExist(t *testing.T) {
 		s.post("/v1/peek", `{"policy":"login","key":"k"}`)
 		s.post("/v1/check", `{"policy":"none","key":"k"}`)
 	}
+	for range 3 {
+		inMemory.post("/v1/check", `{"policy":"bans","key":"k"}`)
+	}
+	awaitLog(t, inMemory.log, `msg="key banned"`)
 	server.Kill()
 	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(onRedis.log.String(), `msg="store unavailable"`); {
 		onRedis.post("/v1/check", `{"policy":"login","key":"k"}`) // the circuit breaker opens after the time of a budget

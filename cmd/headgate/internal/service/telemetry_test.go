@@ -34,6 +34,7 @@ const telemetryConfig = `
 policies:
   login: {limits: [2/1h]}
   seen: {limits: [1/1h], shadow: true}
+  bans: {limits: [1/1h], ban: {after: 2, within: 1m, for: 1m}}
 routes:
   - match: {path: /**}
     policies: [login]
