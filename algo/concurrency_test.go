@@ -138,7 +138,7 @@ func TestPageHasNumberOfMutations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf(" %d injected faults in Lua", len(mutations)+len(concurrencyMutations)); !strings.Contains(string(page), want) {
+	if want := fmt.Sprintf(" %d injected faults in Lua", len(mutations)+len(concurrencyMutations)+len(ledgerMutations)); !strings.Contains(string(page), want) {
 		t.Errorf("docs/internals/testing.md does not have the text %q", want)
 	}
 }

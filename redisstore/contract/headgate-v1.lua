@@ -3318,12 +3318,14 @@ end
 
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
 -- charges a higher one if clip is false, and otherwise as many of the further units as
--- remain.
+-- remain. If neither number has units, the state is not converted to the present limit.
 function ledger.finish(l, t, i, actual, clip)
   local held = l.list[i].units
-  prepare(l, t)
   if l.h.slots then
     actual = 0
+  end
+  if held > 0 or actual > 0 then
+    prepare(l, t)
   end
   if actual <= held then
     local own = l.list[i]

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 )
@@ -27,15 +28,60 @@ func (h *Holds) Clone() *Holds {
 }
 
 // Text returns a text that identifies the state and the open holds. If all operations are
-// at one instant, and none is a refund or a reset, two keys with the same text decide
-// equally.
+// at one instant and under one limit, two keys with the same text decide equally.
 func (h *Holds) Text() string {
 	open := make([]string, len(h.open))
 	for i, o := range h.open {
 		open[i] = fmt.Sprintf("%s holds %d", o.id, o.units)
 	}
 	slices.Sort(open)
-	return h.Key.Text() + ", " + strings.Join(open, ", ")
+	return h.Key.Text() + ", " + strings.Join(open, ", ") + h.leastDebts()
+}
+
+// leastDebts returns, for a bucket, the ids of the open holds in the order of their
+// charges, each with the least debt from its charge to that of the next hold. They
+// determine the effect of a commit: a refund can have reduced the debt since the charge.
+func (h *Holds) leastDebts() string {
+	var text strings.Builder
+	debts := h.debtsAfterEvents()
+	if debts == nil {
+		return ""
+	}
+	inOrder := slices.SortedFunc(slices.Values(h.open), func(a, b *hold) int { return a.event - b.event })
+	for i, o := range inOrder {
+		end := len(debts)
+		if i+1 < len(inOrder) {
+			end = inOrder[i+1].event
+		}
+		if least := slices.MinFunc(debts[o.event:max(end, o.event+1)], (*big.Rat).Cmp); least != nil {
+			fmt.Fprintf(&text, "; least debt since %s %s", o.id, least.RatString())
+		}
+	}
+	return text.String()
+}
+
+// debtsAfterEvents returns the debt of a bucket after each event of the history; nil for
+// all other algorithms. The debt of a token bucket is its theoretical arrival time.
+func (h *Holds) debtsAfterEvents() []*big.Rat {
+	debts := make([]*big.Rat, len(h.history))
+	k := h.base.clone()
+	for i, e := range h.history {
+		switch k.state.(type) {
+		case *intervalBucket:
+			debts[i] = new(big.Rat).SetInt64(min(e.before, e.after))
+			if e.units > 0 {
+				debts[i].SetInt64(e.after)
+			}
+		case *tokenBucket:
+			k.apply(e)
+			if debts[i] = new(big.Rat); k.state.(*tokenBucket).tat != nil {
+				debts[i].Set(k.state.(*tokenBucket).tat)
+			}
+		default:
+			return nil
+		}
+	}
+	return debts
 }
 
 // Units returns the units of an open hold.

@@ -36,8 +36,10 @@ func TestNamesOfMetricsExist(t *testing.T) {
 	}
 	awaitLog(t, inMemory.log, `msg="key banned"`)
 	server.Kill()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(onRedis.log.String(), `msg="store unavailable"`); {
-		onRedis.post("/v1/check", `{"policy":"login","key":"k"}`) // the circuit breaker opens after the time of a budget
+	deadline := time.Now().Add(20 * time.Second)
+	for !strings.Contains(onRedis.log.String(), `msg="store unavailable"`) {
+		// The circuit breaker opens after the time of a budget.
+		onRedis.post("/v1/check", `{"policy":"login","key":"k"}`)
 		if time.Now().After(deadline) {
 			t.Fatalf("the circuit breaker has not opened:\n%s", onRedis.log)
 		}
