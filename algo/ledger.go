@@ -180,35 +180,32 @@ func (l *Ledger) Extend(i int, deadline int64) {
 // End ends hold i at t with the actual number of units. If actual is lower than the
 // units of the hold, the difference is corrected. If it is higher, the excess is
 // charged; if clip is true, at most what remains. Slots become available whatever
-// actual is. If neither number has units, the state is not converted to the present
-// limit.
+// actual is. If the number of spent units stays the same, the state is not converted to the
+// present limit.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	held := l.Holds[i].Units
 	if isSlots(a) {
 		actual = 0
 	}
-	if held > 0 || actual > 0 {
+	if clip && actual > held {
+		actual = held + min(actual-held, a.Remaining(t))
+	}
+	if actual != held {
 		l.Prepare(a, t)
 	}
-	if actual <= held {
-		if actual < held {
-			l.correct(a, t, i, func(j int) int64 {
-				if j == i {
-					return held - actual
-				}
-				return 0
-			})
-		}
-		l.remove(i)
-		return
+	if actual < held {
+		l.correct(a, t, i, func(j int) int64 {
+			if j == i {
+				return held - actual
+			}
+			return 0
+		})
 	}
 	l.remove(i)
-	if excess := actual - held; clip {
-		a.Take(t, min(excess, a.Remaining(t)))
-	} else {
-		a.Charge(t, excess)
+	if actual > held {
+		a.Charge(t, actual-held)
+		l.Observe(a, t)
 	}
-	l.Observe(a, t)
 }
 
 // correct changes the state as if fewer units had been charged when each hold from first

@@ -96,8 +96,12 @@ function ledger.take(l, t, n)
   return ok
 end
 
--- charge charges n units, whether or not they are available.
+-- charge charges n units, whether or not they are available. With no units, it changes
+-- nothing.
 function ledger.charge(l, t, n)
+  if n == 0 then
+    return
+  end
   prepare(l, t)
   l.s = l.h.charge(l.w, l.s, t, n)
   observe(l, t)
@@ -110,10 +114,8 @@ ledger.remaining = remaining
 
 -- take_up_to takes n units, of which at most the remaining ones. It returns their number.
 function ledger.take_up_to(l, t, n)
-  prepare(l, t)
   n = min(n, remaining(l, t))
-  l.s = l.h.take(l.w, l.s, t, n)
-  observe(l, t)
+  ledger.charge(l, t, n)
   return n
 end
 
@@ -151,32 +153,30 @@ end
 
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
 -- charges a higher one if clip is false, and otherwise as many of the further units as
--- remain. If neither number has units, the state is not converted to the present limit.
+-- remain. If the number of spent units stays the same, the state is not converted to the
+-- present limit.
 function ledger.finish(l, t, i, actual, clip)
   local held = l.list[i].units
   if l.h.slots then
     actual = 0
   end
-  if held > 0 or actual > 0 then
+  if clip and actual > held then
+    actual = held + min(actual - held, remaining(l, t))
+  end
+  if actual < held then
+    local own = l.list[i]
+    prepare(l, t)
+    correct(l, t, i, function(hold)
+      return hold == own and held - actual or 0
+    end)
+  elseif actual > held then
     prepare(l, t)
   end
-  if actual <= held then
-    local own = l.list[i]
-    if actual < held then
-      correct(l, t, i, function(hold)
-        return hold == own and held - actual or 0
-      end)
-    end
-    remove(l, i)
-    return
-  end
   remove(l, i)
-  if clip then
-    l.s = l.h.take(l.w, l.s, t, min(actual - held, remaining(l, t)))
-  else
+  if actual > held then
     l.s = l.h.charge(l.w, l.s, t, actual - held)
+    observe(l, t)
   end
-  observe(l, t)
 end
 
 -- last_release returns the last deadline of a hold with units, or 0.

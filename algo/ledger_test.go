@@ -224,6 +224,15 @@ func (k *holdKey) save(a algo.Account) {
 	}
 }
 
+// spend spends n units. With no units, it does not convert the state to another limit.
+func (k *holdKey) spend(a algo.Account, t, n int64) {
+	if n > 0 {
+		k.ledger.Prepare(a, t)
+		a.Charge(t, n)
+		k.ledger.Observe(a, t)
+	}
+}
+
 // run executes a step as a store does.
 func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 	account := k.account()
@@ -259,14 +268,10 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 			k.known = append(k.known, s.id)
 		}
 	case "debit":
-		k.ledger.Prepare(account, s.t)
-		account.Charge(s.t, s.n)
-		k.ledger.Observe(account, s.t)
+		k.spend(account, s.t, s.n)
 	case "up_to":
-		k.ledger.Prepare(account, s.t)
 		out.granted = min(s.n, account.Remaining(s.t))
-		account.Take(s.t, out.granted)
-		k.ledger.Observe(account, s.t)
+		k.spend(account, s.t, out.granted)
 	case "reset":
 		k.ledger.Reset(account, s.t)
 	case "refund":

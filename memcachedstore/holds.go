@@ -154,7 +154,7 @@ func (q *holdRequest) apply(cells []*cell, t int64) {
 	default:
 		for i := range q.ops {
 			op := &q.ops[i]
-			x.change(op, func(a algo.Account) { a.Charge(t, op.units) })
+			x.change(op, op.units, func(a algo.Account) { a.Charge(t, op.units) })
 		}
 		x.answer(headgate.HoldResult{})
 	}
@@ -186,8 +186,12 @@ type holdChange struct {
 	changed  []bool         // whether each cell has changed
 }
 
-// change changes the account of an op's key, and updates the open holds of the key.
-func (x *holdChange) change(op *holdOp, do func(algo.Account)) {
+// change spends n units of an op's key by calling do, and updates the open holds of the
+// key. With no units, the state is not even converted to another limit.
+func (x *holdChange) change(op *holdOp, n int64, do func(algo.Account)) {
+	if n == 0 {
+		return
+	}
 	a, ledger := x.accounts[op.cell], &x.cells[op.cell].ledger
 	ledger.Prepare(a, x.at)
 	do(a)
@@ -268,9 +272,7 @@ func (x *holdChange) openAll() {
 		if op.first != i {
 			continue
 		}
-		if op.sum > 0 { // a hold of no units does not convert the state to its limit
-			x.change(op, func(a algo.Account) { a.Take(x.at, op.sum) })
-		}
+		x.change(op, op.sum, func(a algo.Account) { a.Take(x.at, op.sum) })
 		x.changed[op.cell] = true
 		c := x.cells[op.cell]
 		c.ledger.Open(x.accounts[op.cell], x.at, op.id, op.sum, x.at+x.ttl)
@@ -328,7 +330,7 @@ func (x *holdChange) takeUpTo() {
 		granted = min(granted, op.units, x.accounts[op.cell].Remaining(x.at)/perCell[op.cell])
 	}
 	for i := range x.ops {
-		x.change(&x.ops[i], func(a algo.Account) { a.Take(x.at, granted) })
+		x.change(&x.ops[i], granted, func(a algo.Account) { a.Take(x.at, granted) })
 	}
 	x.answer(headgate.HoldResult{Granted: granted})
 }

@@ -92,7 +92,7 @@ func (x *holdTransaction) apply() error {
 	case headgate.TakeUpTo:
 		x.takeUpTo()
 	default:
-		x.eachTarget(func(_ int, t *target, n int64) { t.change(x.t, func(a algo.Account) { a.Charge(x.t, n) }) })
+		x.eachTarget(func(_ int, t *target, n int64) { t.change(x.t, n, func(a algo.Account) { a.Charge(x.t, n) }) })
 		x.answer(false)
 	}
 	if err != nil {
@@ -159,9 +159,12 @@ func addCosts(a, b int64) int64 {
 	return min(min(a, most)+min(b, most), most)
 }
 
-// change changes the account of the target at the instant at, and updates the open holds
-// of the key.
-func (t *target) change(at int64, do func(algo.Account)) {
+// change spends n units of the target at the instant at by calling do, and updates the
+// open holds of the key. With no units, the state is not even converted to another limit.
+func (t *target) change(at, n int64, do func(algo.Account)) {
+	if n == 0 {
+		return
+	}
 	if t.held != nil {
 		t.held.ledger.Prepare(t.account, at)
 	}
@@ -193,9 +196,7 @@ func (x *holdTransaction) open() error {
 	}
 	x.store.holds.used.Store(true)
 	x.eachTarget(func(i int, t *target, n int64) {
-		if n > 0 { // a hold of no units does not convert the state to its limit
-			t.change(x.t, func(a algo.Account) { a.Take(x.t, n) })
-		}
+		t.change(x.t, n, func(a algo.Account) { a.Take(x.t, n) })
 		if t.held == nil {
 			t.held = t.holds.add(t.d)
 			t.held.log = x.debits[i].logRule
@@ -328,7 +329,8 @@ func (x *holdTransaction) takeUpTo() {
 		granted = min(granted, c.n, c.target.account.Remaining(x.t)/x.opsOf(c.target))
 	}
 	x.eachTarget(func(_ int, t *target, _ int64) {
-		t.change(x.t, func(a algo.Account) { a.Take(x.t, granted*x.opsOf(t)) })
+		units := granted * x.opsOf(t)
+		t.change(x.t, units, func(a algo.Account) { a.Take(x.t, units) })
 	})
 	x.answer(false)
 	for i := range x.results {

@@ -104,8 +104,8 @@ func (h *Holds) Take(l headgate.Limit, t, n int64) headgate.Decision {
 
 // Debit spends n units, whether or not they are available.
 func (h *Holds) Debit(l headgate.Limit, t, n int64) headgate.Decision {
-	h.convert(l, t)
 	if n > 0 {
+		h.convert(l, t)
 		before := h.debt(l, t)
 		h.Key.force(l, t, n)
 		h.record(l, t, n, before)
@@ -115,8 +115,10 @@ func (h *Holds) Debit(l headgate.Limit, t, n int64) headgate.Decision {
 
 // TakeUpTo spends n units or as many as remain. It returns their number.
 func (h *Holds) TakeUpTo(l headgate.Limit, t, n int64) (int64, headgate.Decision) {
-	h.convert(l, t)
 	n = min(n, h.Peek(l, t, 0).Remaining)
+	if n > 0 {
+		h.convert(l, t)
+	}
 	return n, h.Take(l, t, n)
 }
 
@@ -178,20 +180,16 @@ func (h *Holds) Extend(id string, deadline int64) {
 // Commit ends an open hold with the actual number of units.
 func (h *Holds) Commit(l headgate.Limit, t int64, id string, actual int64) headgate.Decision {
 	open := h.find(id)
-	none := open.units == 0 && actual == 0
-	if !none {
+	s, isSlots := h.Key.state.(*slots)
+	if actual < open.units && !isSlots {
 		h.convert(l, t)
 	}
 	h.remove(open)
 	h.Ended.add(id, open.deadline)
-	if none {
-		return h.Peek(l, t, 0)
-	}
-	if s, ok := h.Key.state.(*slots); ok {
-		s.release(id)
-		return h.Peek(l, t, 0)
-	}
 	switch excess := actual - open.units; {
+	case isSlots && open.units > 0:
+		s.release(id)
+	case isSlots:
 	case excess < 0:
 		h.correct(l, open, t, -excess)
 		h.keep(l, t)
@@ -220,9 +218,8 @@ func (h *Holds) record(l headgate.Limit, t, n, before int64) {
 	h.history = append(h.history, event{limit: l, at: t, units: n, before: before, after: h.debt(l, t)})
 }
 
-// convert converts the state of a key with open holds or leases to the limit l. The
-// changes of holds and debits do so even if no units are charged, except those of a hold
-// without units.
+// convert converts the state of a key with open holds or leases to the limit l. Only
+// an operation that changes the number of spent units does so.
 func (h *Holds) convert(l headgate.Limit, t int64) {
 	if len(h.open)+len(h.leases) == 0 {
 		return
