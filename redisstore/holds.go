@@ -19,6 +19,8 @@ type holdOp struct {
 	lease    *leaseOp // arguments and result of a lease; nil for another verb
 	private  bool     // whether only this process knows the id
 	undone   bool     // whether a commit corrects a hold that the same request has opened
+	several  bool     // whether several ops of the call are this operation
+	asks     bool     // whether the operation opens no hold: it decides one of several ops
 	status   byte
 	granted  int64            // units that were taken
 	deadline headgate.Instant // deadline of a hold that was opened, now or before, or extended
@@ -91,6 +93,9 @@ func (h *holdOp) flags() (flags byte) {
 	if h.undone {
 		flags |= 4
 	}
+	if h.asks {
+		flags |= 16
+	}
 	return flags
 }
 
@@ -146,7 +151,7 @@ func (g *group) readOpened(r *reader) {
 		s := k.before
 		for _, o := range k.ops {
 			s = o.readHold(r, s, g.decidedAt, k.leased)
-			g.taken = g.taken && o.hold.status == holdOK
+			g.taken = g.taken && (o.hold.asks || o.hold.status == holdOK)
 		}
 	}
 }

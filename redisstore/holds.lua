@@ -4,9 +4,9 @@ local ledgers, NOT_HELD = {}, {}
 local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 13 -- the verbs after OPEN
 
 -- Flags of HEAD, and of the arguments of a run: RELEASE releases the units of a hold that
--- expires, CLIP charges no units that are not available, and NO_RECORD keeps no record of
--- the hold.
-local RELEASE, CLIP, NO_RECORD = 1, 2, 4
+-- expires, CLIP charges no units that are not available, NO_RECORD keeps no record of the
+-- hold, and ASK opens no hold: the run decides whether its units could be held.
+local RELEASE, CLIP, NO_RECORD, ASK = 1, 2, 4, 16
 local CHANGE, COMMIT_ARGS, EXTEND_ARGS = '<I4dI4ddI4', '<c12BdH', '<c12d'
 local REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 1, 2, 3, 4, 5 -- the statuses after OK
 local HELD_REPLY = '<Bd' .. VALUE:sub(2)
@@ -449,11 +449,16 @@ function ledgers.open_all()
     c.e = begin(k, c.rule, states[k])
     c.e.write = true
     last_rule[k], states[k] = c.rule, c.e.s
-    c.status, c.deadline = check_open(c.e, c.id, c.sum, c.max_open - (added[k] or 0), c.record)
+    c.asks = has(c.flags, ASK)
+    if not c.asks then
+      c.status, c.deadline = check_open(c.e, c.id, c.sum, c.max_open - (added[k] or 0), c.record)
+    end
     if not c.status then
-      -- as if the earlier holds of the key had been opened
-      added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
-      c.asked = n > 0 and total_of[k] or 0
+      c.asked = n
+      if not c.asks then -- as if the earlier holds of the key had been opened
+        added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
+        c.asked = n > 0 and total_of[k] or 0
+      end
       if log then
         fits = log_store.fits(log, c.rule, c.asked)
       else
@@ -461,7 +466,7 @@ function ledgers.open_all()
       end
       c.status = not fits and DENIED or nil
     end
-    ok = ok and not c.status
+    ok = ok and (c.asks or not c.status)
     replayed = replayed or c.status == REPLAYED
     list[#list + 1] = c
   end
@@ -472,7 +477,7 @@ function ledgers.open_all()
   for i = 1, #list do
     local c = list[i]
     use(c.e, c.rule, states[c.k])
-    if ok then
+    if ok and not c.asks then
       ledger.take(c.e, t, c.n)
       local deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
       states[c.k] = c.e.s

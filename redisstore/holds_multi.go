@@ -42,6 +42,9 @@ func (s *Store) ApplyHolds(
 	for i, o := range x.opOf {
 		if o.rule.shared.markRefunded(); err == nil {
 			results[i] = o.holdResult()
+			if o.hold.several && o.hold.status == holdDenied {
+				results[i].Decision = x.decisionOf(i)
+			}
 		}
 	}
 	return headgate.Instant(x.ops[0].timestamp.t), err
@@ -54,6 +57,11 @@ type holdTransaction struct {
 	ops  []*op         // one for each key and id
 	opOf []*op         // the operation of each op of the call
 	same map[opKey]*op // nil if the call has one op
+	// asked is the number of units of each op and of the earlier ops with its key, or 0 if
+	// the op has none. asks has an operation for each op whose decision is computed by the
+	// script if the hold of several ops is denied, and otherwise nil.
+	asked []int64
+	asks  []*op
 }
 
 // opKey identifies the ops of a call that are one operation.
@@ -87,6 +95,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		if same := x.same[key]; same != nil && x.mode != upToAll {
 			same.request.N = min(same.request.N+o.request.N, x.maxSum())
 			same.hold.cost = min(same.hold.cost+o.hold.cost, maxUnits)
+			same.hold.several = true
 			x.opOf = append(x.opOf, same)
 			continue
 		}
@@ -101,7 +110,43 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
+	x.ask(ops)
 	return x.checkSize()
+}
+
+// ask sets the number of units that each op asks for, and adds the operations that decide
+// single ops. A denied hold has the decision of each op, not that of their sum.
+func (x *holdTransaction) ask(ops []headgate.HoldOp) {
+	if x.verb != headgate.OpenHold || len(x.ops) == len(ops) {
+		return
+	}
+	x.asked, x.asks = make([]int64, len(ops)), make([]*op, len(ops))
+	totals := make(map[string]int64, len(ops))
+	for i, o := range x.opOf {
+		units := o.rule.holds.ChargedUnits(ops[i].Cost, o.rule.limit)
+		if total := min(totals[o.redisKey]+min(units, maxCost), maxCost); units > 0 {
+			totals[o.redisKey], x.asked[i] = total, total
+		}
+		if !o.hold.several || o.rule.log == nil && !o.rule.onlyHolds {
+			continue
+		}
+		a := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, request: o.request, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, private: true, asks: true}}
+		a.request.N = x.asked[i]
+		x.asks[i] = a
+		x.add(a)
+	}
+}
+
+// decisionOf returns the decision of op i, if the hold of this op and of others is denied.
+func (x *holdTransaction) decisionOf(i int) headgate.Decision {
+	if a := x.asks[i]; a != nil {
+		return a.decision
+	}
+	o, n := x.opOf[i], x.asked[i]
+	if _, ok := o.rule.step.Take(o.after, o.timestamp.t, n); ok {
+		return o.rule.step.Answer(o.after, o.timestamp.t, 0, 0, true)
+	}
+	return o.rule.withDeniedBy(o.rule.step.Answer(o.after, o.timestamp.t, n, 0, false))
 }
 
 // maxSum returns the number that takes the place of a larger sum of units. A hold of this

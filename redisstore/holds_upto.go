@@ -113,6 +113,9 @@ func (g *group) corrections(n int64) (all []correction) {
 			continue
 		}
 		for _, o := range k.ops {
+			if o.hold.asks {
+				continue
+			}
 			c := &op{rule: o.rule, key: o.key, redisKey: o.redisKey, hold: &holdOp{id: o.hold.id, settings: o.hold.settings, undone: true}}
 			c.request = algo.Request{Verb: verbCommit, T: o.request.T, N: n}
 			all = append(all, correction{c, o, g})

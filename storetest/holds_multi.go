@@ -86,6 +86,37 @@ func (c *holdCaller) takeUpTo(twenty, seven headgate.Bound, reverse bool) {
 	}
 }
 
+// checkDeniedHoldOfOneKey tests that each check of a denied hold has the decision of a
+// check that follows the earlier checks of its key, as in a call that takes units.
+func checkDeniedHoldOfOneKey(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	limit := headgate.MustParseLimit("5/24h")
+	if a.OnlyHolds() {
+		limit = headgate.MustParseLimit("5 concurrent")
+	}
+	name := ts.name()
+	b, err := ts.store.Bind(headgate.Rule{Scope: name, Name: name, Limit: limit, Algorithm: a})
+	ts.mustf(err, "bind %v", limit)
+	c := holdCaller{ts, a, ts.store.(headgate.HoldStore), b}
+	for _, costs := range [][]int64{{0, 2, 4}, {2, 4, 0}, {1, 2, 3, 4}, {5, 1}, {9, 1}, {6, 6}} {
+		results := c.apply(headgate.OpenHold, make([]byte, len(costs)), costs...)
+		total := int64(0)
+		for i, n := range costs {
+			asked := int64(0) // a check with cost 0 is always allowed
+			if total += n; n > 0 {
+				asked = total
+			}
+			want, err := b.Apply(background, start, "key", headgate.Peek, asked)
+			ts.mustf(err, "peek %d", asked)
+			if got := results[i].Decision; formatDecision(got) != formatDecision(want) || len(got.DeniedBy) != len(want.DeniedBy) {
+				ts.failf("%s: hold of %d of one key: check %d: got %s want %s", a, costs, i+1, formatDecision(got), formatDecision(want))
+			}
+		}
+	}
+}
+
 // checkLargestCosts tests holds with several checks of one key whose costs are the
 // largest ones.
 func checkLargestCosts(ts *tester, a headgate.Algorithm) {
