@@ -517,6 +517,10 @@ function ledgers.take_up_to_all()
       add_hold(c.e, c.id, NO_SUM, granted, c.ttl, c.flags)
     end
     states[c.k] = c.e.s
+  end
+  for i = 1, #list do -- all runs on a key have the state after the last of them
+    local c = list[i]
+    use(c.e, c.rule, states[c.k])
     reply_with(c.e, OK, granted, granted)
   end
 end

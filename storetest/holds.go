@@ -19,6 +19,8 @@ func holdChecks() []check {
 		{name: "denied hold under a changed limit", rule: "a denied hold under a changed limit changes nothing that can be observed, under any limit", perAlgorithm: checkDeniedHoldUnderChangedLimit},
 		{name: "nothing spent under a changed limit", rule: "an operation that spends no units, such as the commit of the amount, keeps what was spent under another limit", perAlgorithm: checkNothingSpentUnderChangedLimit},
 		{name: "denied hold of one key", rule: "a denied hold with several checks of one key has the decision of each check", perAlgorithm: checkDeniedHoldOfOneKey},
+		{name: "up to several times of one key", rule: "after a take of as much as remains, each result is a peek on the resulting state", perAlgorithm: checkUpToOfOneKey},
+		{name: "conflict before too many holds", rule: "a hold that conflicts on one key and has no room on another is a conflict", perAlgorithm: checkConflictBeforeTooMany},
 		{name: "hold of the largest costs", rule: "the costs of one key in a hold are added exactly, also if their sum is above 2^53 - 1", perAlgorithm: checkLargestCosts},
 		{name: "repeated hold with another request", rule: "a repeated id with other keys or costs is a conflict and charges nothing; with the same ones it is replayed", perAlgorithm: checkHoldConflicts},
 		{name: "repeated capped hold", rule: "a repeated request of a capped hold is recognized by its costs, also under a changed limit", perAlgorithm: checkCappedHolds},

@@ -173,3 +173,35 @@ func checkHoldOfVariants(ts *tester, a headgate.Algorithm) {
 	ts.mustf(err, "%s: two checks with one limit", describe(ten))
 	ts.mustRemain(ten, start, "key", 5, "a hold has two checks of 2 and 3")
 }
+
+// checkConflictBeforeTooMany tests a hold that was opened before with other costs of one
+// key, while another key has as many holds as it may have.
+func checkConflictBeforeTooMany(ts *tester, a headgate.Algorithm) {
+	if !ts.hasHolds(a) {
+		return
+	}
+	limit := "10/1h"
+	if a.OnlyHolds() {
+		limit = "10 concurrent"
+	}
+	l := ts.limiterFor(headgate.Policy{
+		Name: ts.name(), Algorithm: a, Limits: []headgate.Limit{headgate.MustParseLimit(limit)}, Holds: headgate.HoldSettings{MaxOpen: 1},
+	})
+	open := func(id string, checks ...headgate.Check) error {
+		_, err := headgate.HoldAllAt(background, start.Time(), &headgate.HoldOptions{ID: id, TTL: time.Minute}, checks...)
+		return err
+	}
+	for i := range 8 { // in a cluster, the keys are in different hash slots
+		first := headgate.Check{Limiter: l, Key: fmt.Sprint("known ", i), Cost: 1}
+		full := headgate.Check{Limiter: l, Key: fmt.Sprint("full ", i), Cost: 1}
+		ts.mustf(open("id", first), "%s: hold", describe(l))
+		ts.mustf(open("other", full), "%s: another hold", describe(l))
+		for _, checks := range [][]headgate.Check{{first, full}, {full, first}} {
+			if err := open("id", checks...); !errors.Is(err, headgate.ErrHoldConflict) {
+				ts.failf("%s: hold of a known id, and of a key with too many holds: got error %v want ErrHoldConflict", describe(l), err)
+			}
+		}
+		ts.mustRemain(l, start, first.Key, 9, "a hold was a conflict")
+		ts.mustRemain(l, start, full.Key, 9, "a hold was a conflict")
+	}
+}

@@ -117,6 +117,28 @@ func checkDeniedHoldOfOneKey(ts *tester, a headgate.Algorithm) {
 	}
 }
 
+// checkUpToOfOneKey tests that each result of a take of as much as remains is a peek on
+// the state after all of them.
+func checkUpToOfOneKey(ts *tester, a headgate.Algorithm) {
+	if a.OnlyHolds() || !ts.hasHolds(a) {
+		return
+	}
+	name := ts.name()
+	b, err := ts.store.Bind(headgate.Rule{Scope: name, Name: name, Limit: headgate.MustParseLimit("10/24h"), Algorithm: a})
+	ts.mustf(err, "bind")
+	c := holdCaller{ts, a, ts.store.(headgate.HoldStore), b}
+	for _, granted := range []int64{2, 3, 0} { // of 10, 6 and 0 units
+		results := c.apply(headgate.TakeUpTo, make([]byte, 2), 2+granted%2, 30)
+		want, err := b.Apply(background, start, "key", headgate.Peek, 0)
+		ts.mustf(err, "peek")
+		for i, r := range results {
+			if r.Granted != granted || formatDecision(r.Decision) != formatDecision(want) {
+				ts.failf("%s: result %d: got %d granted, %s want %d, %s", a, i+1, r.Granted, formatDecision(r.Decision), granted, formatDecision(want))
+			}
+		}
+	}
+}
+
 // checkLargestCosts tests holds with several checks of one key whose costs are the
 // largest ones.
 func checkLargestCosts(ts *tester, a headgate.Algorithm) {

@@ -134,7 +134,7 @@ var caughtBy = map[fault][]string{
 	clockFrom1970:          {"store clock"},
 	closedStoreDecides:     {"closed store"},
 	closedWrongError:       {"closed store", "closed under load"},
-	holdsRefund:            {"holds equal model", "hold errors", "repeated hold with another request", "repeated capped hold", "hold of one key under several limits", "records of ended holds", "hold of the largest costs", "denied hold under a changed limit", "each hold has a deadline", "deadlines are kept", "several holds in one call", "nothing spent under a changed limit", "denied hold of one key"},
+	holdsRefund:            {"holds equal model", "hold errors", "repeated hold with another request", "repeated capped hold", "hold of one key under several limits", "records of ended holds", "hold of the largest costs", "denied hold under a changed limit", "each hold has a deadline", "deadlines are kept", "several holds in one call", "nothing spent under a changed limit", "denied hold of one key", "up to several times of one key", "conflict before too many holds"},
 	holdsLeak:              {"holds equal model", "atomic holds", "atomic slots"},
 	slotsAreCounted:        {"slots equal model", "slot errors", "slots are released", "extend many holds in one call", "hold of slots and a rate", "hold of the largest costs of slots", "each hold of slots has a deadline", "deadlines of slots are kept", "repeated hold of slots with another request", "repeated capped hold of slots", "hold of slots of one key under several limits", "records of ended holds of slots", "errors of holds of slots"},
 	listsKeepEnded:         {"lists of holds"},
