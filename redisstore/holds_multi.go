@@ -188,18 +188,21 @@ func (x *holdTransaction) run(ctx context.Context) error {
 }
 
 // firstError returns the first error of a call. For holds that are opened, it includes
-// the errors of single keys.
+// the errors of single keys: a conflict before too many holds.
 func (x *holdTransaction) firstError() error {
+	var full error
 	for _, o := range x.ops {
-		err := o.err
-		if err == nil && x.verb == headgate.OpenHold {
-			err = o.hold.err()
-		}
-		if err != nil {
-			return err
+		switch {
+		case o.err != nil:
+			return o.err
+		case x.verb != headgate.OpenHold:
+		case o.hold.status == holdConflict:
+			return o.hold.err()
+		case full == nil:
+			full = o.hold.err()
 		}
 	}
-	return nil
+	return full
 }
 
 // partlyOpened returns the calls whose holds must be cancelled, because another call has
