@@ -379,10 +379,7 @@ func (a *Answer) eachShadow(apply func(from, to int) error) {
 		to := a.shadowed.endOfCheck(w.Check, from)
 		w.first = from
 		if w.Err = apply(from, to); w.Err != nil {
-			for j := from; j < to; j++ {
-				a.shadowed.Decisions[j] = unusedDecision(a.shadowed.rules[j])
-				a.shadowed.Decisions[j].Degraded = reasonOf(w.Err)
-			}
+			a.shadowed.setFailed(from, to, w.Err)
 			to = a.shadowed.foldBans(from, to)
 		} else {
 			to = a.shadowed.foldBans(from, to)
@@ -390,6 +387,17 @@ func (a *Answer) eachShadow(apply func(from, to int) error) {
 			w.DeniedBy = a.shadowed.firstDenial(from, to)
 		}
 		w.end, from = to, to
+	}
+}
+
+// setFailed sets the decisions of the charges with the indexes from, …, to-1, for which a
+// call has returned err. If a hold was not open, the store has returned a peek.
+func (c *charges) setFailed(from, to int, err error) {
+	for i := from; i < to; i++ {
+		if d := &c.Decisions[i]; d.Limit == 0 || !isNotOpen(err) {
+			*d = unusedDecision(c.rules[i])
+			d.Degraded = reasonOf(err)
+		}
 	}
 }
 

@@ -87,6 +87,41 @@ func TestHoldShadow(t *testing.T) {
 	}
 }
 
+// After an operation on a hold that a check in shadow mode has denied, its decision is a
+// peek on its key.
+func TestHoldDeniedInShadowMode(t *testing.T) {
+	t.Parallel()
+	e, _ := newEngine(t, observed)
+	var a engine.Answer
+	seen := engine.Check{Policy: "seen", Key: "b", Cost: 1}
+	if err := e.DecideAt(t.Context(), start, headgate.Take, []engine.Check{seen}, &a); err != nil {
+		t.Fatal(err)
+	}
+	seen.Cost = 7
+	for _, checks := range [][]engine.Check{{seen}, {{Policy: "one", Key: "a", Cost: 1}, seen}} {
+		h, _ := mustHold(t, e, start, time.Minute, checks...)
+		for _, holds := range [][]engine.OpenHold{{h}, {h, h}} {
+			if err := e.ActiveConfig().Extend(t.Context(), start, time.Minute, holds, &a); err != nil && len(checks) > 1 {
+				t.Fatal(err)
+			}
+			mustSeeUsed(t, &a)
+		}
+		a = commit(t, e, start, h, make([]int64, len(checks))...)
+		mustSeeUsed(t, &a)
+	}
+}
+
+// mustSeeUsed fails unless every check in shadow mode has the limit 1 and 0 remaining.
+func mustSeeUsed(t *testing.T, a *engine.Answer) {
+	t.Helper()
+	results := a.AppendResults(nil)
+	for i := range results {
+		if r := &results[i]; r.Policy == "seen" && (r.Limit != 1 || r.Remaining != 0) {
+			t.Errorf("result %d: got %+v want 0 remaining", i, r)
+		}
+	}
+}
+
 // With enforcement off, holds are allowed and nothing is charged.
 func TestHoldEnforcementOff(t *testing.T) {
 	t.Parallel()
