@@ -66,10 +66,10 @@ const (
 // to resolve the alias [GCRA].
 var kinds = map[Algorithm]kind{
 	TokenBucket:         {refill: RefillContinuous, reserves: true, holds: true},
-	TokenBucketInterval: {refill: RefillStepped, reserves: true, holds: true},
+	TokenBucketInterval: {refill: RefillStepped, reserves: true, holds: true, owesLess: true},
 	FixedWindow:         {refill: RefillWindow, holds: true, large: true},
-	SlidingLog:          {refill: RefillWindow, holds: true},
-	SlidingWindow:       {refill: RefillWindow, holds: true},
+	SlidingLog:          {refill: RefillWindow, holds: true, owesLess: true},
+	SlidingWindow:       {refill: RefillWindow, holds: true, owesLess: true},
 	LeakyBucket:         {refill: RefillContinuous, reserves: true, queues: true},
 	CalendarWindow:      {refill: RefillWindow, holds: true, large: true, calendar: true},
 	Concurrency:         {refill: RefillReleased, holds: true},
@@ -82,6 +82,7 @@ type kind struct {
 	holds    bool
 	large    bool // accepts a rate above MaxUnits
 	calendar bool // accepts a limit with a Calendar
+	owesLess bool // a state counts little more than MaxUnits units
 }
 
 // kind returns the properties of a. The result for an unknown name is the zero kind.
@@ -127,6 +128,17 @@ func (a Algorithm) MaxRate() int64 {
 		return MaxWindowUnits
 	}
 	return MaxUnits
+}
+
+// MaxDebit returns the maximum number of units of a debit under a, and of the actual cost
+// in a commit. It is [MaxUnits] for [TokenBucketInterval], [SlidingLog] and
+// [SlidingWindow], whose states do not count many more units, and otherwise
+// [MaxWindowUnits].
+func (a Algorithm) MaxDebit() int64 {
+	if a.kind().owesLess {
+		return MaxUnits
+	}
+	return MaxWindowUnits
 }
 
 // OnlyHolds reports whether only a hold can take units under a, as under [Concurrency].

@@ -8,7 +8,7 @@ import (
 // Debit spends n units of key, whether or not they are available: for a cost that is
 // already certain, or as a penalty. The key may then be overspent: Remaining is 0, and
 // a denial has a correspondingly longer RetryAfter. The decision is that of a peek with
-// cost 0 after it.
+// cost 0 after it. It returns [ErrInvalidCost] if n is above [Algorithm.MaxDebit].
 func (l *Limiter) Debit(ctx context.Context, key string, n int64) (Decision, error) {
 	_, d, err := adjust(ctx, StoreClock, Debit, []Check{{l, key, n}})
 	return d, err

@@ -13,7 +13,7 @@ var (
 	// text cannot be parsed. See [LimitError] and [SyntaxError].
 	ErrInvalidLimit = errors.New("headgate: invalid limit")
 	// ErrInvalidCost means that the cost is below 0 or, for an operation of holds, above
-	// [MaxWindowUnits].
+	// [MaxWindowUnits] or, for a debit or a commit, above [Algorithm.MaxDebit].
 	ErrInvalidCost = errors.New("headgate: invalid cost")
 	// ErrInvalidInstant means that the time is before 1970 or after [MaxInstant].
 	ErrInvalidInstant = errors.New("headgate: invalid instant")

@@ -140,8 +140,8 @@ func (h *Hold) apply(
 	if err != nil {
 		return 0, err
 	}
-	for i := range ops {
-		if err := checkHoldCost(ops[i].Cost); err != nil {
+	for _, c := range withCosts(h.checks, costs) {
+		if err := c.Limiter.checkHoldCost(verb, c.Cost); err != nil {
 			return 0, err
 		}
 	}
@@ -157,12 +157,19 @@ func (h *Hold) apply(
 
 // checkHoldCost returns [ErrInvalidCost] for a cost that a store cannot add up exactly:
 // it would be cut off, and the difference would not be counted.
-func checkHoldCost(cost int64) error {
+func (l *Limiter) checkHoldCost(verb HoldVerb, cost int64) error {
+	a := l.policy.Algorithm
+	if most := a.MaxDebit(); verb.charges() && cost > most && most < MaxWindowUnits && !l.policy.Limits[0].isConstant() {
+		return fmt.Errorf("%w: cost is %d; must be 0 to %d for a debit or a commit under %s", ErrInvalidCost, cost, most, a)
+	}
 	if cost > MaxWindowUnits {
 		return fmt.Errorf("%w: cost is %d; must be 0 to %d", ErrInvalidCost, cost, int64(MaxWindowUnits))
 	}
 	return nil
 }
+
+// charges reports whether the verb can charge units that are not available.
+func (v HoldVerb) charges() bool { return v == CommitHold || v == Debit }
 
 // methodName returns Debit or TakeUpTo for the verb of that method, and otherwise
 // “holds”: what a store without holds does not support.
@@ -189,7 +196,7 @@ func (h *Hold) applyOne(
 	if costs != nil {
 		cost = costs[0]
 	}
-	if err = cmp.Or(checkRequest(now, cost), checkHoldCost(cost)); err == nil {
+	if err = cmp.Or(checkRequest(now, cost), l.checkHoldCost(verb, cost)); err == nil {
 		op := HoldOp{Op: Op{Bound: l.bound, Key: c.Key, Cost: cost}, ID: h.id, Private: h.private}
 		if *result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
 			err = h.outcomeOfOne(at, result, err)
@@ -287,6 +294,7 @@ func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 // happens if an actual cost is above the amount of the hold. Commit may be called again
 // if its reply was lost: only the first call has an effect. If the id of the hold is
 // random, a call waits for a commit of h that is in progress. Commit returns
+// [ErrInvalidCost] if an actual cost is above [Algorithm.MaxDebit], and
 // [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open. If only some limits know
 // the hold, it corrects these, and returns the error in two cases: a slot under a limit
 // of concurrent units is lost, or an actual cost is above the amount under a limit that

@@ -180,8 +180,8 @@ func (l *Ledger) Extend(i int, deadline int64) {
 // End ends hold i at t with the actual number of units. If actual is lower than the
 // units of the hold, the difference is corrected. If it is higher, the excess is
 // charged; if clip is true, at most what remains. Slots become available whatever
-// actual is. If the number of spent units stays the same, the state is not converted to the
-// present limit.
+// actual is. If the number of spent units stays the same, the state is not converted to
+// the present limit.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	held := l.Holds[i].Units
 	if isSlots(a) {

@@ -57,9 +57,9 @@ type holdTransaction struct {
 	ops  []*op         // one for each key and id
 	opOf []*op         // the operation of each op of the call
 	same map[opKey]*op // nil if the call has one op
-	// asked is the number of units of each op and of the earlier ops with its key, or 0 if
-	// the op has none. asks has an operation for each op whose decision is computed by the
-	// script if the hold of several ops is denied, and otherwise nil.
+	// asked is the number of units of each op and of the earlier ops with its key, or 0
+	// if the op has none. asks has an operation for each op whose decision is computed by
+	// the script if the hold of several ops is denied, and otherwise nil.
 	asked []int64
 	asks  []*op
 }
@@ -137,7 +137,8 @@ func (x *holdTransaction) ask(ops []headgate.HoldOp) {
 	}
 }
 
-// decisionOf returns the decision of op i, if the hold of this op and of others is denied.
+// decisionOf returns the decision of op i, if the hold of this op and of others is
+// denied.
 func (x *holdTransaction) decisionOf(i int) headgate.Decision {
 	if a := x.asks[i]; a != nil {
 		return a.decision

@@ -66,8 +66,8 @@ func checkDeniedHoldUnderChangedLimit(ts *tester, a headgate.Algorithm) {
 	}
 }
 
-// checkNothingSpentUnderChangedLimit tests that an operation that spends no units converts
-// no state to another limit: what was spent under the present limit stays spent.
+// checkNothingSpentUnderChangedLimit tests that an operation that spends no units
+// converts no state to another limit: what was spent under the present limit stays spent.
 func checkNothingSpentUnderChangedLimit(ts *tester, a headgate.Algorithm) {
 	if a.OnlyHolds() || !ts.hasHolds(a) {
 		return

@@ -193,6 +193,10 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 		if err := c.checkExactCost(i); err != nil {
 			return err
 		}
+		if most := r.Algorithm.MaxDebit(); (verb == headgate.CommitHold || verb == headgate.Debit) && c.Ops[i].Cost > most && !r.Limit.IsUnlimited() {
+			return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d for a debit or a commit under %s",
+				headgate.ErrInvalidCost, c.Ops[i].Cost, most, r.Algorithm)}
+		}
 		if r.onlyHolds && verb > headgate.ExtendHold {
 			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
 		}
