@@ -3141,8 +3141,12 @@ function ledger.take(l, t, n)
   return ok
 end
 
--- charge charges n units, whether or not they are available.
+-- charge charges n units, whether or not they are available. With no units, it changes
+-- nothing.
 function ledger.charge(l, t, n)
+  if n == 0 then
+    return
+  end
   prepare(l, t)
   l.s = l.h.charge(l.w, l.s, t, n)
   observe(l, t)
@@ -3155,10 +3159,8 @@ ledger.remaining = remaining
 
 -- take_up_to takes n units, of which at most the remaining ones. It returns their number.
 function ledger.take_up_to(l, t, n)
-  prepare(l, t)
   n = min(n, remaining(l, t))
-  l.s = l.h.take(l.w, l.s, t, n)
-  observe(l, t)
+  ledger.charge(l, t, n)
   return n
 end
 
@@ -3318,32 +3320,30 @@ end
 
 -- finish ends hold i at t with the actual number of units. It corrects a lower number. It
 -- charges a higher one if clip is false, and otherwise as many of the further units as
--- remain. If neither number has units, the state is not converted to the present limit.
+-- remain. If the number of spent units stays the same, the state is not converted to the
+-- present limit.
 function ledger.finish(l, t, i, actual, clip)
   local held = l.list[i].units
   if l.h.slots then
     actual = 0
   end
-  if held > 0 or actual > 0 then
+  if clip and actual > held then
+    actual = held + min(actual - held, remaining(l, t))
+  end
+  if actual < held then
+    local own = l.list[i]
+    prepare(l, t)
+    correct(l, t, i, function(hold)
+      return hold == own and held - actual or 0
+    end)
+  elseif actual > held then
     prepare(l, t)
   end
-  if actual <= held then
-    local own = l.list[i]
-    if actual < held then
-      correct(l, t, i, function(hold)
-        return hold == own and held - actual or 0
-      end)
-    end
-    remove(l, i)
-    return
-  end
   remove(l, i)
-  if clip then
-    l.s = l.h.take(l.w, l.s, t, min(actual - held, remaining(l, t)))
-  else
+  if actual > held then
     l.s = l.h.charge(l.w, l.s, t, actual - held)
+    observe(l, t)
   end
-  observe(l, t)
 end
 
 -- last_release returns the last deadline of a hold with units, or 0.
@@ -3397,9 +3397,9 @@ local ledgers, NOT_HELD = {}, {}
 local COMMIT, EXTEND, DEBIT, TAKE_UP_TO, PEEK_SLOTS, LEASE = 8, 9, 10, 11, 12, 13 -- the verbs after OPEN
 
 -- Flags of HEAD, and of the arguments of a run: RELEASE releases the units of a hold that
--- expires, CLIP charges no units that are not available, and NO_RECORD keeps no record of
--- the hold.
-local RELEASE, CLIP, NO_RECORD = 1, 2, 4
+-- expires, CLIP charges no units that are not available, NO_RECORD keeps no record of the
+-- hold, and ASK opens no hold: the run decides whether its units could be held.
+local RELEASE, CLIP, NO_RECORD, ASK = 1, 2, 4, 16
 local CHANGE, COMMIT_ARGS, EXTEND_ARGS = '<I4dI4ddI4', '<c12BdH', '<c12d'
 local REPLAYED, UNKNOWN, CONFLICT, TOO_MANY, DENIED = 1, 2, 3, 4, 5 -- the statuses after OK
 local HELD_REPLY = '<Bd' .. VALUE:sub(2)
@@ -3842,11 +3842,16 @@ function ledgers.open_all()
     c.e = begin(k, c.rule, states[k])
     c.e.write = true
     last_rule[k], states[k] = c.rule, c.e.s
-    c.status, c.deadline = check_open(c.e, c.id, c.sum, c.max_open - (added[k] or 0), c.record)
+    c.asks = has(c.flags, ASK)
+    if not c.asks then
+      c.status, c.deadline = check_open(c.e, c.id, c.sum, c.max_open - (added[k] or 0), c.record)
+    end
     if not c.status then
-      -- as if the earlier holds of the key had been opened
-      added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
-      c.asked = n > 0 and total_of[k] or 0
+      c.asked = n
+      if not c.asks then -- as if the earlier holds of the key had been opened
+        added[k], total_of[k] = (added[k] or 0) + 1, (total_of[k] or 0) + n
+        c.asked = n > 0 and total_of[k] or 0
+      end
       if log then
         fits = log_store.fits(log, c.rule, c.asked)
       else
@@ -3854,7 +3859,7 @@ function ledgers.open_all()
       end
       c.status = not fits and DENIED or nil
     end
-    ok = ok and not c.status
+    ok = ok and (c.asks or not c.status)
     replayed = replayed or c.status == REPLAYED
     list[#list + 1] = c
   end
@@ -3865,7 +3870,7 @@ function ledgers.open_all()
   for i = 1, #list do
     local c = list[i]
     use(c.e, c.rule, states[c.k])
-    if ok then
+    if ok and not c.asks then
       ledger.take(c.e, t, c.n)
       local deadline = add_hold(c.e, c.id, c.sum, c.n, c.ttl, c.flags)
       states[c.k] = c.e.s
@@ -3905,6 +3910,10 @@ function ledgers.take_up_to_all()
       add_hold(c.e, c.id, NO_SUM, granted, c.ttl, c.flags)
     end
     states[c.k] = c.e.s
+  end
+  for i = 1, #list do -- all runs on a key have the state after the last of them
+    local c = list[i]
+    use(c.e, c.rule, states[c.k])
     reply_with(c.e, OK, granted, granted)
   end
 end
