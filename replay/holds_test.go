@@ -32,8 +32,10 @@ func TestHoldsEqualModel(t *testing.T) {
 	share := commits/(4*len(algorithms)) + 1
 	for _, a := range algorithms {
 		for _, settings := range []headgate.HoldSettings{
-			{OnExpiry: headgate.ReleaseExpired, ExcessPolicy: headgate.OweExcess}, {OnExpiry: headgate.ReleaseExpired, ExcessPolicy: headgate.ClipExcess},
-			{OnExpiry: headgate.KeepExpired, ExcessPolicy: headgate.OweExcess}, {OnExpiry: headgate.KeepExpired, ExcessPolicy: headgate.ClipExcess},
+			{OnExpiry: headgate.ReleaseExpired, ExcessPolicy: headgate.OweExcess},
+			{OnExpiry: headgate.ReleaseExpired, ExcessPolicy: headgate.ClipExcess},
+			{OnExpiry: headgate.KeepExpired, ExcessPolicy: headgate.OweExcess},
+			{OnExpiry: headgate.KeepExpired, ExcessPolicy: headgate.ClipExcess},
 		} {
 			if a.OnlyHolds() {
 				settings.OnExpiry = headgate.DefaultExpiry

@@ -58,10 +58,14 @@ func TestScopesOfEveryPath(t *testing.T) {
 
 // otherPaths are the paths of the listener that are not part of the JSON API.
 var otherPaths = []admin.Operation{
-	{Method: "GET", Path: "/", Scope: access.Read}, {Method: "GET", Path: "/debug/pprof/", Scope: access.Read},
-	{Method: "GET", Path: "/debug/pprof/cmdline", Scope: access.Read}, {Method: "GET", Path: "/debug/pprof/heap", Scope: access.Read},
-	{Method: "POST", Path: "/debug/pprof/symbol", Scope: access.Read}, {Method: "GET", Path: "/metrics", Scope: access.Read},
-	{Method: "GET", Path: "/admin/v1/none", Scope: access.Read}, {Method: "GET", Path: "/admin/v1/", Scope: access.Read},
+	{Method: "GET", Path: "/", Scope: access.Read},
+	{Method: "GET", Path: "/debug/pprof/", Scope: access.Read},
+	{Method: "GET", Path: "/debug/pprof/cmdline", Scope: access.Read},
+	{Method: "GET", Path: "/debug/pprof/heap", Scope: access.Read},
+	{Method: "POST", Path: "/debug/pprof/symbol", Scope: access.Read},
+	{Method: "GET", Path: "/metrics", Scope: access.Read},
+	{Method: "GET", Path: "/admin/v1/none", Scope: access.Read},
+	{Method: "GET", Path: "/admin/v1/", Scope: access.Read},
 	{Method: "GET", Path: "/none", Scope: access.Read},
 }
 

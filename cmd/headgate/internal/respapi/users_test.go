@@ -14,8 +14,16 @@ import (
 var scopeCommands = map[access.Scope][][]any{
 	access.None: {{"PING"}, {"ECHO", "x"}, {"INFO"}, {"COMMAND", "COUNT"}},
 	access.Check: {
-		{"CL.THROTTLE", "k", 4, 5, 60}, {"THROTTLE", "k", 4, 5, 60}, {"HG.CHECK", "api", "k"}, {"HG.PEEK", "api", "k"}, {"HG.DEBIT", "api", "k"},
-		{"HG.UPTO", "api", "k"}, {"HG.HOLD", "*", "1m", "api", "k"}, {"HG.COMMIT", "x", 1}, {"HG.CANCEL", "x"}, {"HG.EXTEND", "1m", "x"},
+		{"CL.THROTTLE", "k", 4, 5, 60},
+		{"THROTTLE", "k", 4, 5, 60},
+		{"HG.CHECK", "api", "k"},
+		{"HG.PEEK", "api", "k"},
+		{"HG.DEBIT", "api", "k"},
+		{"HG.UPTO", "api", "k"},
+		{"HG.HOLD", "*", "1m", "api", "k"},
+		{"HG.COMMIT", "x", 1},
+		{"HG.CANCEL", "x"},
+		{"HG.EXTEND", "1m", "x"},
 	},
 	access.Refund: {{"HG.REFUND", "api", "k"}},
 	access.Reset:  {{"HG.RESET", "api", "k"}},
