@@ -137,13 +137,41 @@ func (s *scanner) failUnit(word string, count int64) error {
 
 // failCapacity returns the error for a word after the period that is neither “burst” nor
 // “queue”.
-func (s *scanner) failCapacity() error {
+func (s *scanner) failCapacity(l *Limit) error {
 	word := s.word()
+	if s.textWord() == word && (strings.EqualFold(word, "in") || strings.EqualFold(word, "from")) {
+		return s.failAt(word, s.calendarHint(l))
+	}
 	name, number, found := strings.Cut(strings.ToLower(clip(word)), "=")
 	if n, err := strconv.ParseInt(number, 10, 64); found && err == nil && n >= 0 && (name == "burst" || name == "queue") {
 		return s.failAt(word, "expected nothing more, or burst N, or queue N; write "+name+" "+number)
 	}
 	return s.failAt(word, "expected nothing more, or burst N, or queue N")
+}
+
+// periodsOfCalendar has the units of the calendar that are similar to a period.
+var periodsOfCalendar = map[time.Duration]CalendarUnit{time.Hour: CalendarHour, 24 * time.Hour: CalendarDay, 7 * 24 * time.Hour: CalendarWeek}
+
+// maxHinted is the maximum length, in bytes, of the rest of a text that an error repeats.
+const maxHinted = 60
+
+// calendarHint returns the reason why a limit cannot have the word “in” or “from” at the
+// scanner's position, and what to write.
+func (s *scanner) calendarHint(l *Limit) string {
+	reason, unit := "only a unit of the calendar has a time zone or a start", periodsOfCalendar[l.Period]
+	if l.Period == 0 {
+		reason, unit = "expected the time zone before from", l.Calendar.Unit
+	}
+	if rest := s.text[s.at:]; unit != 0 && len(rest) <= maxHinted {
+		window := strconv.FormatInt(l.Rate, 10) + "/" + unit.String()
+		if other, err := ParseLimit(window + " " + rest); err == nil && other.isOnlyCalendar() {
+			if l.Period == 0 {
+				other.Calendar.From = l.Calendar.From
+			}
+			return reason + "; write " + other.String()
+		}
+	}
+	return reason + ", as in 5/day in Europe/Berlin from 06:00"
 }
 
 // compoundPeriod returns the sum of a text that consists of several numbers with units,

@@ -149,9 +149,12 @@ func (s *scanner) limit() (l Limit, err error) {
 	if l.Rate, err = s.count("rate", "the number of units, as in 10/s"); err != nil {
 		return l, err
 	}
-	s.spaces()
-	if s.skipWord(concurrentWord) {
-		l.Concurrent = true
+	end := s.at
+	if s.spaces(); s.skipWord(concurrentWord) {
+		if l.Concurrent = true; s.at == end+len(concurrentWord) {
+			s.at = end
+			return l, s.failAt(concurrentWord, "expected a space before the word; write "+l.String())
+		}
 		return l, s.endConcurrent(l)
 	}
 	if !s.skip('/') && !s.skipWord("per") {
@@ -223,7 +226,7 @@ func (s *scanner) capacity(l *Limit) (err error) {
 	case s.skipWord("queue"):
 		word = "queue"
 	default:
-		return s.failCapacity()
+		return s.failCapacity(l)
 	}
 	s.spaces()
 	start := s.at

@@ -250,7 +250,7 @@ func TestToken(t *testing.T) {
 	if err != nil || got.ID != h.ID || got.Expires != h.Expires || len(got.Checks) != 2 || got.Checks[0] != h.Checks[0] || got.Checks[1] != h.Checks[1] {
 		t.Fatalf("got %+v, %v want %+v", got, err, h)
 	}
-	wrong := []string{"", "AQ", token + "A", token + "=", token[:1] + " " + token[1:], "A" + token, "/" + token[1:], token + token}
+	wrong := []string{"", "AQ", token + "A", token + "=", token[:1] + " " + token[1:], token + "\n", token + "\r\n", token[:9] + "\n" + token[9:], "A" + token, "/" + token[1:], token + token}
 	for i := range token {
 		wrong = append(wrong, token[:i])
 	}

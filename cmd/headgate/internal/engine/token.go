@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate"
 )
@@ -58,6 +59,9 @@ func appendText(b []byte, s string) []byte {
 // checks are validated when the hold is used, like those of a request. The error matches
 // [ErrInvalidRequest], and contains no part of the token, which contains keys.
 func ParseHold(token string, maxChecks int) (OpenHold, error) {
+	if strings.ContainsAny(token, "\r\n") { // which package base64 leaves out
+		return OpenHold{}, errToken("")
+	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	var h OpenHold
 	if err != nil || len(b) < 1+len(h.ID) {
