@@ -57,7 +57,6 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 	sh := b.store.holds.shard(d)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	b.store.sweepSometimes(sh, t, d)
 	k := sh.keys.get(d)
 	if !b.mayOpen(sh, k, d, op, t) {
 		return false
@@ -70,6 +69,7 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 		return false
 	}
 	k.ledger.Open(&k.account, t, openedID(d, op), b.holds.ChargedUnits(op.Cost, b.limit), deadline)
+	sh.watch(deadline, d)
 	b.store.holdsChanged(d)
 	b.answerHeld(k, t, &result.Decision)
 	result.Deadline = headgate.Instant(deadline)

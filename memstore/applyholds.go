@@ -202,6 +202,7 @@ func (x *holdTransaction) open() error {
 			t.held.log = x.debits[i].logRule
 		}
 		t.held.ledger.Open(t.account, x.t, sums.ID(x.ops[i].ID), n, x.deadline)
+		t.holds.watch(x.deadline, t.d)
 		deadlines[i] = x.deadline
 	})
 	x.answer(false)
@@ -264,7 +265,6 @@ func (x *holdTransaction) reserveHolds() (err error) {
 	logs, reserved := &x.store.logs, int64(0)
 	seen := make(map[*target]bool, len(x.targets))
 	x.eachTarget(func(_ int, t *target, _ int64) {
-		x.store.sweepSometimes(t.holds, x.t, t.d)
 		n := int64(holdBytes)
 		if t.held == nil && !seen[t] {
 			n += heldKeyBytes
@@ -313,6 +313,7 @@ func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate
 		result.Err = headgate.ErrUnknownHold
 	case x.verb == headgate.ExtendHold:
 		t.held.ledger.Extend(index, x.deadline)
+		t.holds.watch(x.deadline, t.d)
 		result.Deadline = headgate.Instant(x.deadline)
 	default:
 		t.holds.end(x.store, t.held, t.d, x.t, index, op, x.debits[i].settings())

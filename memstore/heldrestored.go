@@ -31,10 +31,10 @@ func (k *heldKey) expiredBy(t int64) bool {
 	return true
 }
 
-// sweepRestored removes the holds of a key whose rule is not known, when the state has
+// dropRestored removes the holds of a key whose rule is not known, when the state has
 // expired, too: then they have no effect under any rule. sh.mu must be locked. Holds on a
 // sliding log stay until the rule is used, or until the next start.
-func (s *Store) sweepRestored(sh *holdShard, k *heldKey, t int64) {
+func (s *Store) dropRestored(sh *holdShard, k *heldKey, t int64) {
 	if k.restoredLog || !k.expiredBy(t) || k.restored.expiry() > t {
 		return
 	}

@@ -6,7 +6,6 @@ package memstore
 type holdKeyIndex struct {
 	table []*heldKey // the length is 0 or a power of two; at most three quarters are used
 	count int
-	swept int // position in the table that sweep has examined last
 }
 
 // get returns the key with digest d, or nil.
@@ -66,19 +65,6 @@ func (x *holdKeyIndex) all(yield func(*heldKey) bool) {
 	for _, k := range x.table {
 		if k != nil && !yield(k) {
 			return
-		}
-	}
-}
-
-// sweep yields the keys in the next n positions of the table. A key that is yielded may
-// be removed.
-func (x *holdKeyIndex) sweep(n int, yield func(*heldKey)) {
-	for range min(n, len(x.table)) {
-		if x.swept++; x.swept >= len(x.table) {
-			x.swept = 0
-		}
-		if k := x.table[x.swept]; k != nil {
-			yield(k)
 		}
 	}
 }

@@ -10,15 +10,11 @@ import (
 
 const (
 	// holdBytes is the memory of a hold: 64 bytes while it is open, and afterwards its
-	// record with a part of the map entry of its key.
-	holdBytes = 64
+	// record with a part of the map entry of its key. Its deadline takes up to 48 bytes.
+	holdBytes = 112
 	// heldKeyBytes is the memory of a key with open holds, including its entry in the
 	// index and without its holds.
 	heldKeyBytes = 192
-	// In one of sweepEvery calls that open a hold, the open holds of up to sweepOnHold
-	// keys and the ended holds of as many are checked for expiry.
-	sweepEvery  = 16
-	sweepOnHold = 32
 )
 
 // holdRegion stores the open holds of all keys, and the holds that have ended before
@@ -38,8 +34,10 @@ type holdShard struct {
 	keys  holdKeyIndex
 	ended map[digest]algo.Ended
 	// spare is a key that was removed, whose memory the next key uses; may be nil.
-	spare  *heldKey
-	opened uint32 // number of calls of sweepSometimes
+	spare     *heldKey
+	due       deadlines
+	rebuildAt int          // number of deadlines at which rebuild is called
+	next      atomic.Int64 // earliest of the deadlines, or an instant before it
 }
 
 // heldKey is a key with open holds.
@@ -192,43 +190,4 @@ func (sh *holdShard) end(s *Store, k *heldKey, d digest, t int64, i int, op *hea
 	records := sh.ended[d].Add(algo.EndedHold{ID: h.ID, Deadline: h.Deadline}, t, settings.MaxOpenOrDefault())
 	sh.ended[d] = records
 	s.logs.bytes.Add(int64(len(records)-before-1) * holdBytes)
-}
-
-// sweepSometimes calls sweepHolds in one of sweepEvery calls.
-func (s *Store) sweepSometimes(sh *holdShard, t int64, own digest) {
-	if sh.opened++; sh.opened%sweepEvery == 0 {
-		s.sweepHolds(sh, t, own)
-	}
-}
-
-// sweepHolds removes the open and ended holds that have expired by t of up to sweepOnHold
-// keys each: the keys with open holds in turn, the others in the random order of the map.
-// It leaves out the key with digest own, which the caller uses.
-func (s *Store) sweepHolds(sh *holdShard, t int64, own digest) {
-	sh.keys.sweep(sweepOnHold, func(k *heldKey) {
-		switch {
-		case k.digest == own || !k.ledger.HasExpired(t):
-		case k.rule != nil:
-			s.expire(k, &k.account, t, k.rule.holds)
-			s.holdsChanged(k.digest)
-			s.moveToSlot(sh, k.digest, k)
-		case k.log != nil:
-			k.log.sweepHeld(sh, k.digest, k, t)
-		default:
-			s.sweepRestored(sh, k, t)
-		}
-	})
-	n := sweepOnHold
-	for d, records := range sh.ended {
-		if n--; n < 0 {
-			break
-		}
-		before := len(records)
-		if records = records.Expire(t); len(records) == 0 {
-			delete(sh.ended, d)
-		} else {
-			sh.ended[d] = records
-		}
-		s.logs.bytes.Add(int64(len(records)-before) * holdBytes)
-	}
 }

@@ -79,6 +79,7 @@ func (x *leaseTransaction) apply() error {
 	x.result = headgate.LeaseResult{Decision: x.peek(), Units: out.Units, Carried: out.Carried}
 	if out.Units > 0 {
 		x.result.TTL = micros.Duration(out.Deadline - x.t)
+		t.holds.watch(out.Deadline, t.d)
 	}
 	x.releaseAll()
 	return nil
@@ -91,7 +92,6 @@ func (x *leaseTransaction) reserve() int64 {
 	if x.op.ID == (headgate.HoldID{}) || t.slotKey != t.d || t.logShard == &logs.overflow {
 		return 0
 	}
-	x.store.sweepSometimes(t.holds, x.t, t.d)
 	n := int64(holdBytes)
 	if t.held == nil {
 		n += heldKeyBytes
@@ -131,7 +131,7 @@ func (a *expiringLog) Charge(t, n int64) {
 		return
 	}
 	if a.k == nil {
-		if a.k = logs.create(a.home, a.d, a.now, a.home.copyForCall()); a.k == nil {
+		if a.k = logs.create(a.home, a.d, a.now, new(keyLog)); a.k == nil {
 			return
 		}
 		a.Log = &a.k.log

@@ -74,13 +74,17 @@ func (b *logBound) expireCopy(held *heldKey, k *keyLog, t int64) *keyLog {
 	return copied
 }
 
-// sweepHeld ends the holds of another key that have expired at t, unless another
-// goroutine uses the shard of the key's log. The caller holds the mutex of holds.
-func (b *logBound) sweepHeld(holds *holdShard, d digest, held *heldKey, t int64) {
+// dropHeld ends the holds of another key that have expired at t. It returns false if
+// another goroutine uses the shard of the key's log. The caller holds the mutex of holds,
+// and that of the shard locked, which may be nil.
+func (b *logBound) dropHeld(holds *holdShard, locked *logShard, d digest, held *heldKey, t int64) bool {
 	sh := b.store.logs.shard(d)
-	if !sh.mu.TryLock() {
-		return
+	if sh != locked {
+		if !sh.mu.TryLock() {
+			return false
+		}
+		defer sh.mu.Unlock()
 	}
-	defer sh.mu.Unlock()
 	b.changeHeld(sh, holds, held, sh.find(d, new(keyLog)), d, t, func(a algo.Account) { b.store.expire(held, a, t, b.holds) })
+	return true
 }

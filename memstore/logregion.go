@@ -32,6 +32,9 @@ type logRegion struct {
 	cursor       atomic.Uint32 // number of calls of sweepNext, which selects the shard to sweep
 	bytes        atomic.Int64
 	overflowUsed atomic.Bool // true once an overflow log has been used
+	// dropHolds drops holds that have expired by an instant, until the budget is not
+	// exceeded. The caller holds the mutex of the shard sh.
+	dropHolds func(sh *logShard, now int64)
 }
 
 // logShard stores a part of the logs. A log that never had two entries is a single, any
@@ -115,13 +118,15 @@ func (r *logRegion) stats() (n logStats) {
 }
 
 // reserveBytes takes n bytes from the budget and reports whether they were available.
-// If the budget is used up, it first drops logs that have expired by the instant now.
+// If the budget is used up, it first drops logs and holds that have expired by the
+// instant now.
 // The caller holds the mutex of the shard sh.
 func (r *logRegion) reserveBytes(sh *logShard, n, now int64) bool {
 	if r.bytes.Add(n) <= r.budget {
 		return true
 	}
 	r.sweep(sh, sweepWhenFull, now)
+	r.dropHolds(sh, now)
 	for range shardsWhenFull {
 		if r.bytes.Load() <= r.budget {
 			return true

@@ -170,7 +170,9 @@ func newSized(n int, logBytes int64, secret hashKey) *Store {
 	}
 	s.clock.init()
 	s.logs.init(n, logBytes)
+	s.logs.dropHolds = s.dropExpiredHolds
 	s.holds.shardList = newShardList[holdShard](n)
+	s.keys.freeHeldSlots(s.freeHeldSlot)
 	return s
 }
 

@@ -159,6 +159,9 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 			sh.ended = make(map[digest]algo.Ended)
 		}
 		sh.ended[d] = h.ended
+		for _, record := range h.ended {
+			sh.watch(record.Deadline, d)
+		}
 		s.holds.used.Store(true)
 	}
 	if len(h.ledger.Holds) == 0 {
@@ -184,6 +187,9 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 		slot.assign(d, words{}, heldWords)
 	}
 	sh.keys.add(k)
+	for i := range k.ledger.Holds {
+		sh.watch(k.ledger.Holds[i].Deadline, d)
+	}
 	s.holds.used.Store(true)
 }
 

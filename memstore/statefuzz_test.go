@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"encoding/binary"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // savedFolder returns the content of a state file with all kinds of records.
 func savedFolder(t testing.TB) []byte {
 	folder := t.TempDir()
-	s, err := Open(folder, &FolderOptions{Options: Options{MaxEntries: 100}, Sync: time.Minute})
+	s, err := Open(folder, &FolderOptions{Options: Options{MaxEntries: 300}, Sync: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +106,7 @@ func FuzzStateRecords(f *testing.F) {
 		if s, err := p.finish(100, 1<<20, time.Now().UnixMicro()); err == nil {
 			useAll(t, s)
 			for i := range s.holds.shards {
-				s.sweepHolds(&s.holds.shards[i], 1<<50, digest{})
+				s.dropExpired(&s.holds.shards[i], nil, 1<<50, nil, math.MaxInt, unlimited)
 			}
 		}
 	})

@@ -96,6 +96,9 @@ type shard struct {
 type slab struct {
 	once  sync.Once
 	slots []slot
+	// freeHeld moves the state of a key back to its slot if its holds have expired; nil
+	// in a region of overflow buckets.
+	freeHeld func(d digest, now int64)
 }
 
 func (s *slab) part(i, shards, each int) []slot {
@@ -124,6 +127,11 @@ func newRegion(n int) region {
 		sh.table.Store(newTable(sh.maxSlots / growthFactor / growthFactor))
 	}
 	return r
+}
+
+// freeHeldSlots sets freeHeld of all shards.
+func (r *region) freeHeldSlots(freeHeld func(d digest, now int64)) {
+	r.shards[0].slab.freeHeld = freeHeld
 }
 
 func roundUp(slots int) int { return max(1, (slots+bucketSlots-1)/bucketSlots) * bucketSlots }
@@ -207,6 +215,10 @@ func (sh *shard) lockFreeSlot(t *table, d digest, second bool, now int64) (*slot
 	for i := range uint64(bucketSlots) {
 		s := &b[(start+i)%bucketSlots]
 		holder, seen, ok := s.tryReadAny()
+		if ok && seen.held() && sh.slab.freeHeld != nil {
+			sh.slab.freeHeld(holder, now)
+			holder, seen, ok = s.tryReadAny()
+		}
 		if !ok || seen.expiry() > now || !s.lock(seen) {
 			continue
 		}

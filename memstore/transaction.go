@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sort"
 
 	"github.com/headgate/headgate"
@@ -207,6 +208,7 @@ func (x *transaction) lockHoldShards() {
 		sh.mu.Lock()
 		x.holdShards = append(x.holdShards, sh)
 	}
+	x.dropExpired(math.MaxInt, int64(len(x.targets))*roomPerKey)
 	for _, t := range x.targets {
 		t.held = t.holds.keys.get(t.d)
 	}

@@ -49,6 +49,12 @@ func (x *transaction) loadSlot(g *slotBound, t *target) error {
 		x.fullShard = sh
 		return errFull()
 	}
+	if x.holdsLocked {
+		x.dropExpired(dropForSlot, unlimited)
+		if t.claim(sh.allocateWithoutGrowth(t.d, x.t)) {
+			return nil
+		}
+	}
 	return x.loadOverflowSlot(g, t)
 }
 
