@@ -35,7 +35,7 @@ type clientPart struct {
 }
 
 // parts appends the charges that apply to a call in the phase p to dst.
-func (c *Client) parts(dst []clientPart, ctx context.Context, call Call, p phase) []clientPart {
+func (c *Client) parts(ctx context.Context, dst []clientPart, call Call, p phase) []clientPart {
 	for i := range c.charges {
 		charge := &c.charges[i]
 		if !p.includes(&charge.Charge) || !charge.applies(ctx, call) {

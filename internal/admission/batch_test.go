@@ -13,8 +13,6 @@ import (
 	"github.com/headgate/headgate/memstore"
 )
 
-const noon = headgate.Instant(1_767_268_800_000_000)
-
 func bind(t *testing.T, store headgate.Store, a headgate.Algorithm, limit string) headgate.Bound {
 	t.Helper()
 	b, err := store.Bind(headgate.Rule{Scope: limit, Limit: headgate.MustParseLimit(limit), Algorithm: a})
