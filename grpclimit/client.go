@@ -281,7 +281,7 @@ func (c *Client) chargesMessages() bool {
 // holds that end with the call, or nil.
 func (c *Client) wait(ctx context.Context, call Call, p phase) (*clientHolds, error) {
 	var room [4]clientPart
-	parts := c.parts(room[:0], ctx, call, p)
+	parts := c.parts(ctx, room[:0], call, p)
 	if c.takeNow(ctx, parts) {
 		return nil, nil
 	}
