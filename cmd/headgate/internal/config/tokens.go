@@ -36,11 +36,11 @@ type HTTPToken struct {
 	Scopes []HTTPScope `yaml:"scopes" required:"yes" count:"1 4"`
 }
 
-// AdminScope is a scope of an [AdminToken], and HTTPScope one of an [HTTPToken].
-type (
-	AdminScope string
-	HTTPScope  string
-)
+// AdminScope is a scope of an [AdminToken].
+type AdminScope string
+
+// HTTPScope is a scope of an [HTTPToken].
+type HTTPScope string
 
 var (
 	adminScopes = []string{string(access.Read), string(access.Write)}

@@ -297,6 +297,11 @@ func (t *Reporter) Observe(e *engine.Event) {
 			t.notice(Exhausted, r, d, e.Key(i), false)
 		}
 	}
+	t.observeShadows(e)
+}
+
+// observeShadows notices the denials of policies in shadow mode.
+func (t *Reporter) observeShadows(e *engine.Event) {
 	shadows := e.Shadows()
 	for i := range shadows {
 		s := &shadows[i]
