@@ -47,7 +47,8 @@ end)
 
 -- headgate_commit is a filter that ends the hold of a request at the end of its response,
 -- also if the client disconnects. The cost is in txn.limit_cost; without it, it is 1, as
--- charged. If Headgate does not respond, the hold expires.
+-- charged; at most 10^9, which every algorithm accepts. If Headgate does not respond, the
+-- hold expires.
 local Commit = {id = "commits holds", flags = filter.FLT_CFG_FL_HTX}
 Commit.__index = Commit
 
@@ -59,7 +60,7 @@ function Commit:end_analyze(txn, channel)
   local hold = channel:is_resp() and txn:get_var("txn.limit_hold")
   if not hold then return filter.CONTINUE end
   local cost = tonumber(txn:get_var("txn.limit_cost")) or 1
-  cost = math.ceil(math.min(math.max(cost, 0), 2^53 - 1))
+  cost = math.ceil(math.min(math.max(cost, 0), 1000000000))
   core.register_task(function() -- a filter cannot wait
     core.httpclient():post{
       url = "http://127.0.0.1/v1/commit", dst = "abns@headgate", timeout = 10000,
