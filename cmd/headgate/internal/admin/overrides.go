@@ -114,12 +114,13 @@ func (o *newOverride) entry(path string, now time.Time) (e overrides.Entry, err 
 	return e, nil
 }
 
-// checkCount returns an error if a request has too few or too many overrides.
-func checkCount(n int) error {
+// checkChange returns an error if a request has too few or too many overrides, or if its
+// reason is invalid.
+func checkChange(n int, reason string) error {
 	if n < 1 || n > maxOverrides {
 		return badRequest("overrides", `field "overrides" has %d elements; must be 1 to %d`, n, maxOverrides)
 	}
-	return nil
+	return checkReason(reason)
 }
 
 func (c *call) setOverrides() (any, error) {
@@ -127,10 +128,7 @@ func (c *call) setOverrides() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCount(len(in.Overrides)); err != nil {
-		return nil, err
-	}
-	if err := checkReason(in.Reason); err != nil {
+	if err := checkChange(len(in.Overrides), in.Reason); err != nil {
 		return nil, err
 	}
 	entries, now := make([]overrides.Entry, len(in.Overrides)), time.Now()
@@ -203,10 +201,7 @@ func (c *call) removeOverrides() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkCount(len(in.Overrides)); err != nil {
-		return nil, err
-	}
-	if err := checkReason(in.Reason); err != nil {
+	if err := checkChange(len(in.Overrides), in.Reason); err != nil {
 		return nil, err
 	}
 	for i, id := range in.Overrides {

@@ -380,9 +380,8 @@ func (a *Answer) eachShadow(apply func(from, to int) error) {
 		w.first = from
 		if w.Err = apply(from, to); w.Err != nil {
 			a.shadowed.setFailed(from, to, w.Err)
-			to = a.shadowed.foldBans(from, to)
-		} else {
-			to = a.shadowed.foldBans(from, to)
+		}
+		if to = a.shadowed.foldBans(from, to); w.Err == nil {
 			w.Decision = combineDecisions(a.shadowed.Decisions[from:to])
 			w.DeniedBy = a.shadowed.firstDenial(from, to)
 		}
