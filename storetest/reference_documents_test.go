@@ -57,8 +57,9 @@ func (r *documentReference) LoadDocument(ctx context.Context, name string, known
 	defer r.documentsMu.Unlock()
 	d := r.documents[name]
 	if d.Version == known {
-		d.Content = nil
+		return headgate.Document{Version: known}, nil
 	}
+	d.Content = bytes.Clone(d.Content)
 	return d, nil
 }
 
