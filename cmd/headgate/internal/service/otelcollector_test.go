@@ -34,12 +34,18 @@ func TestOpenTelemetryCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = program.Process.Kill(); _ = program.Wait() })
+	ids := make(map[string]string)
 	for protocol, addr := range addrs {
 		awaitPort(t, addr)
 		s := startTraced(t, map[string]string{"otlp.endpoint": "http://" + addr, "otlp.protocol": protocol, "otlp.service_name": protocol})
-		id := s.post("/v1/check", `{"policy":"login","key":"secret-key"}`)
+		ids[protocol] = s.post("/v1/check", `{"policy":"login","key":"secret-key"}`)
 		s.stop()
-		lines := bytes.Split([]byte(received.String()), []byte("\n"))
+	}
+	// The collector prints before it answers. Wait returns when all of that has been read.
+	_ = program.Process.Kill()
+	_ = program.Wait()
+	lines := bytes.Split([]byte(received.String()), []byte("\n"))
+	for protocol, id := range ids {
 		for what, parts := range map[string][]string{
 			"the span":    {`"traceId":"` + id + `"`, `"name":"POST /v1/check"`, `"kind":2`, `"key":"headgate.policy","value":{"stringValue":"login"}`, `"stringValue":"` + protocol + `"`},
 			"the metrics": {`"name":"headgate_decisions_total"`, `"key":"policy","value":{"stringValue":"login"}`, `"stringValue":"` + protocol + `"`},
