@@ -35,8 +35,10 @@ FAULTS   := ^TestHistories|^TestCrowd|^TestPlantedMistakes|^TestLeases|^TestRedi
 PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium|^TestDashboardInChromium
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
-# Tests of many keys or of a long log in one goroutine, in which no data race is possible.
-SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport
+# Tests with one goroutine, of many keys, long logs or rare permissions. No data race is possible.
+SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL$$
+# All packages except those with tests of arithmetic without goroutines.
+CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$ | sed 's,^$(CURDIR),.,')
 # Tests that compare the Lua scripts with Go.
 SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
 # The packages with tests that have a short form, those with the longest tests first.
@@ -108,7 +110,7 @@ test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 	cd examples && go test -vet=off ./...
 
 .PHONY: test-long
-test-long: test-full test-race test-made-up test-lowest test-bench test-release lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
+test-long: test-full test-race test-lowest test-bench test-release lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
 
 # test-full runs what `make test` has shortened.
 # Tests that count allocations, or run millions of steps, run only without the race detector.
@@ -118,23 +120,19 @@ test-long: test-full test-race test-made-up test-lowest test-bench test-release 
 test-full: setup-long
 	go test -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
 
+# The race detector, and at the same time two additional algorithms. The latter prove that
+# packages read the table of algorithms and do not compare names.
 .PHONY: test-race
 test-race: setup
-	go test -race -short -vet=off -skip '$(PROGRAMS)|$(PAGES)|$(SEQUENTIAL)' -timeout $(TIMEOUT) -p $(PARALLEL) $$(go list $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$)
-
-# Test every package with two additional algorithms. This proves that packages read the table
-# of algorithms and do not compare names. Faults of servers and other programs, which tests spend
-# most time on, do not depend on the algorithms.
-.PHONY: test-made-up
-test-made-up: setup
-	scripts/test-made-up-algorithm -short -vet=off -skip '$(FAULTS)|$(PAGES)|$(PROGRAMS)' -p $(PARALLEL)
+	scripts/test-made-up-algorithm -race -short -vet=off -skip '$(PROGRAMS)|$(PAGES)|$(SEQUENTIAL)' -timeout $(TIMEOUT) -p $(PARALLEL) $(CONCURRENT)
+	scripts/test-made-up-algorithm -short -vet=off ./algo
 
 # Test the importable modules with the versions of their own go.mod files. All other tests
 # run with the highest version that any module requires. Faults of servers and the scripts do
 # not depend on the versions of libraries.
 .PHONY: test-lowest
 test-lowest: setup
-	$(EACH) --without cmd/headgate --lowest go test -short -vet=off -skip '$(FAULTS)|$(SCRIPTS)' -p $(PARALLEL) ./...
+	$(EACH) --without cmd/headgate --lowest $(CURDIR)/scripts/test-importers -short -vet=off -skip '$(FAULTS)|$(SCRIPTS)' -p $(PARALLEL)
 
 .PHONY: test-bench
 test-bench: setup

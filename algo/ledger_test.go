@@ -16,7 +16,7 @@ import (
 // TestHoldsEqualModel compares the ledger of holds with the definition: after a commit
 // the state is as if the actual units had been charged at the beginning.
 func TestHoldsEqualModel(t *testing.T) {
-	traces := 5_000 // 1,200,000 steps over six algorithms
+	traces := 2_000 // 480,000 steps over six algorithms
 	if raceDetector || testing.Short() {
 		traces = 1_000
 	}

@@ -168,7 +168,7 @@ func TestLowLoadOnRedis(t *testing.T) {
 	const rate = 20_000
 	wanted := int64(rate)
 	if !testing.Short() {
-		wanted *= 5
+		wanted *= 2
 	}
 	g := newGroup(t, "redis://"+testserver.Redis(t).Addr(), headgate.TokenBucket, "20000/1s", rate/2)
 	g.weights = []float64{0.5, 0.25, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01}

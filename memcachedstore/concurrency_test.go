@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/testserver"
 )
 
-const longTimeout = 20 * time.Second
+const longTimeout = 2 * time.Minute
 
 // runContention makes calls of several stores, like several processes, on one key at a
 // fixed instant. It returns how much was allowed. No call may fail.

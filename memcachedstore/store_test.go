@@ -40,12 +40,12 @@ func open(t testing.TB, opts *memcachedstore.Options, servers ...string) *memcac
 }
 
 // longTimeout is a timeout that does not expire on a busy machine.
-const longTimeout = 20 * time.Second
+const longTimeout = 2 * time.Minute
 
 func TestStore(t *testing.T) {
 	t.Parallel()
 	server := testserver.Memcached(t)
-	suite(12_000, server).Run(t, func(t *testing.T) headgate.Store {
+	suite(6_000, server).Run(t, func(t *testing.T) headgate.Store {
 		return open(t, &memcachedstore.Options{Timeout: longTimeout, Ephemeral: true}, server.Addr())
 	})
 	if ttls, err := ttlsOf(server); err != nil || len(ttls) != 0 {
@@ -108,7 +108,7 @@ var holdSteps = flag.Int("hold-steps", 0, "operations in traces with holds that 
 // suite returns a suite for stores over servers that compares this number of decisions
 // with the model.
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
-	o := storetest.Options{Decisions: decisions, Rounds: 20, Parallelism: 16, HoldSteps: decisions}
+	o := storetest.Options{Decisions: decisions, Rounds: 5, Parallelism: 16, HoldSteps: decisions}
 	if testing.Short() {
 		o.Decisions, o.Rounds, o.HoldSteps = min(decisions/6, 500), 2, 0
 	}

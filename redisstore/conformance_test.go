@@ -79,11 +79,15 @@ func (k ttlInspector) persist(key string) error {
 const longTimeout = 20 * time.Second
 
 // conformance runs the whole suite on stores that open returns, each over empty
-// servers.
+// servers. The long tests have more decisions if Options.HoldSteps is set: in the default
+// mode and in a cluster.
 func conformance(t *testing.T, o storetest.Options, k ttlInspector, open func(t *testing.T) headgate.Store) {
 	o.Decisions, o.Rounds, o.Parallelism = 8_000, 10, 24
-	if testing.Short() || raceEnabled() {
+	if testing.Short() || raceEnabled() || o.HoldSteps == 0 {
 		o.Decisions, o.Rounds, o.Parallelism, o.HoldSteps = 600, 1, 12, 0
+	}
+	if raceEnabled() {
+		o.Decisions = 300
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions

@@ -63,7 +63,7 @@ func conformance() storetest.Options {
 	if testing.Short() {
 		return storetest.Options{Decisions: 300, Rounds: 1, Parallelism: 32}
 	}
-	return storetest.Options{Decisions: 2000, Rounds: 1, Parallelism: 32}
+	return storetest.Options{Decisions: 800, Rounds: 1, Parallelism: 32}
 }
 
 func runConformance(t *testing.T, client func() redis.UniversalClient) {
