@@ -36,9 +36,9 @@ PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium|^TestDashbo
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests with one goroutine, of many keys, long logs or rare permissions. No data race is possible.
-SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL$$
-# All packages except those with tests of arithmetic without goroutines.
-CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -v -e /algo$$ -e /leasemodel$$ | sed 's,^$(CURDIR),.,')
+SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL|^TestRandomChains|^TestAppendEscaped|^TestKeysAreUnique|^TestVectorsLua
+# All packages except those with tests of arithmetic, of files and of pages.
+CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -Ev '/(algo|leasemodel|calendar|docs|docsite|language|testrules|dependencies|modules)$$' | sed 's,^$(CURDIR),.,')
 # Tests that compare the Lua scripts with Go.
 SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
 # The packages with tests that have a short form, those with the longest tests first.

@@ -179,7 +179,7 @@ func (k *luaHolds) lease(s *holdStep) lua.LValue {
 func TestLuaHoldsEqualGo(t *testing.T) {
 	steps := *stepsFlag / 12 // for each of six algorithms
 	if raceDetector || testing.Short() {
-		steps = 10_000
+		steps = 6_000
 	}
 	forEachOf(t, algo.All(), func(t *testing.T, a algo.Algorithm) {
 		if !a.Name.CanHold() || a.NewLog != nil {

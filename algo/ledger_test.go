@@ -18,7 +18,7 @@ import (
 func TestHoldsEqualModel(t *testing.T) {
 	traces := 2_000 // 480,000 steps over six algorithms
 	if raceDetector || testing.Short() {
-		traces = 1_000
+		traces = 500
 	}
 	forEachOf(t, algo.All(), func(t *testing.T, a algo.Algorithm) {
 		if !a.Name.CanHold() {

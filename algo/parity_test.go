@@ -13,7 +13,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 1, "seed of every random test")
-	stepsFlag = flag.Int("steps", 1_000_000, "steps in which the Go and the Lua text of all algorithms together are compared; holds have half as many")
+	stepsFlag = flag.Int("steps", 600_000, "steps in which the Go and the Lua text of all algorithms together are compared; holds have half as many")
 )
 
 // TestGoMatchesLua executes random steps over the whole accepted range with the Go and
@@ -21,7 +21,7 @@ var (
 func TestGoMatchesLua(t *testing.T) {
 	steps := *stepsFlag
 	if raceDetector || testing.Short() {
-		steps = min(steps, 60_000) // one goroutine, pure functions: no data races to detect
+		steps = min(steps, 40_000) // one goroutine, pure functions: no data races to detect
 	}
 	all := algo.Rates()
 	each := (steps + len(all) - 1) / len(all)

@@ -110,7 +110,7 @@ var holdSteps = flag.Int("hold-steps", 0, "operations in traces with holds that 
 func suite(decisions int, servers ...*testserver.MemcachedServer) storetest.Options {
 	o := storetest.Options{Decisions: decisions, Rounds: 5, Parallelism: 16, HoldSteps: decisions}
 	if testing.Short() {
-		o.Decisions, o.Rounds, o.HoldSteps = min(decisions/6, 500), 2, 0
+		o.Decisions, o.Rounds, o.HoldSteps = min(decisions/6, 300), 1, 0
 	}
 	if *decisionCount > 0 {
 		o.Decisions = *decisionCount

@@ -82,12 +82,9 @@ const longTimeout = 20 * time.Second
 // servers. The long tests have more decisions if Options.HoldSteps is set: in the default
 // mode and in a cluster.
 func conformance(t *testing.T, o storetest.Options, k ttlInspector, open func(t *testing.T) headgate.Store) {
-	o.Decisions, o.Rounds, o.Parallelism = 8_000, 10, 24
+	o.Decisions, o.Rounds, o.Parallelism = 4_000, 10, 24
 	if testing.Short() || raceEnabled() || o.HoldSteps == 0 {
-		o.Decisions, o.Rounds, o.Parallelism, o.HoldSteps = 600, 1, 12, 0
-	}
-	if raceEnabled() {
-		o.Decisions = 300
+		o.Decisions, o.Rounds, o.Parallelism, o.HoldSteps = 300, 1, 12, 0
 	}
 	if *conformanceDecisions > 0 {
 		o.Decisions = *conformanceDecisions
