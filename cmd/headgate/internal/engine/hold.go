@@ -190,12 +190,8 @@ func (c *charges) assignHold(h int) {
 // an algorithm without holds.
 func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 	for i, r := range c.rules {
-		if err := c.checkExactCost(i); err != nil {
+		if err := c.checkCost(verb, i); err != nil {
 			return err
-		}
-		if most := r.Algorithm.MaxDebit(); (verb == headgate.CommitHold || verb == headgate.Debit) && c.Ops[i].Cost > most && !r.Limit.IsUnlimited() {
-			return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d for a debit or a commit under %s",
-				headgate.ErrInvalidCost, c.Ops[i].Cost, most, r.Algorithm)}
 		}
 		if r.onlyHolds && verb > headgate.ExtendHold {
 			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
@@ -207,22 +203,21 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 	return nil
 }
 
-// checkExactCost returns a [*CheckError] if the cost of charge i is above
-// [headgate.MaxWindowUnits]: a store cannot add it up exactly.
-func (c *charges) checkExactCost(i int) error {
-	if n := c.Ops[i].Cost; n > headgate.MaxWindowUnits {
-		return &CheckError{Index: c.checks[i], Field: "cost", Err: fmt.Errorf("%w: cost is %d; must be 0 to %d",
-			headgate.ErrInvalidCost, n, int64(headgate.MaxWindowUnits))}
+// checkCost returns a [*CheckError] if the cost of charge i is above the maximum for the
+// verb: a store cannot add it up exactly.
+func (c *charges) checkCost(verb headgate.HoldVerb, i int) error {
+	if err := root.CheckHoldCost(verb, c.rules[i].Algorithm, c.rules[i].Limit, c.Ops[i].Cost); err != nil {
+		return &CheckError{Index: c.checks[i], Field: "cost", Err: err}
 	}
 	return nil
 }
 
-// checkExactCosts returns the error of checkExactCost for the first such cost. A check or
+// checkExactCosts returns the error of checkCost for the first such cost. A check or
 // peek with such a cost has a decision: it is denied, and Never is set.
 func (a *Answer) checkExactCosts() error {
 	for _, c := range [...]*charges{&a.enforced, &a.shadowed} {
 		for i := range c.rules {
-			if err := c.checkExactCost(i); err != nil {
+			if err := c.checkCost(headgate.OpenHold, i); err != nil {
 				return err
 			}
 		}
