@@ -37,12 +37,14 @@ type Hold struct {
 
 // HoldOptions are the settings of [HoldAll].
 type HoldOptions struct {
-	// ID identifies the hold: at most 128 bytes; if empty, a random ID is generated. If
-	// the reply to a request was lost, repeat the request with the same ID: it does not
-	// charge again. A request with the same ID, and with other costs or only some of the
-	// same keys, returns [ErrHoldConflict]. Use an ID of its own for each piece of work.
-	// A hold without an ID may be in the memory of this process, if slots are leased:
-	// then no other process can end it, and Leased is set in its decision.
+	// ID identifies the hold among the holds of its keys: at most 128 bytes; if empty, a
+	// random ID is generated. If the reply was lost, repeat the request with the same ID:
+	// it charges nothing again. If one of the keys has a hold with this ID that was
+	// opened with other keys or costs, the error is [ErrHoldConflict]. A request with
+	// other keys only opens another hold. Use a different ID for each piece of work.
+	//
+	// Package lease can open a hold without an ID in the memory of this process. Leased
+	// is then set in its decision, and only this process can end it.
 	ID string
 	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
 	// should be longer than the work takes.
@@ -50,10 +52,11 @@ type HoldOptions struct {
 }
 
 // Hold spends amount units of key, like [Limiter.AllowN], and opens a hold that expires
-// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false. It
-// returns [ErrUnsupported] for a leaky bucket or a store without holds,
-// [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds, and
-// [ErrInvalidCost] if amount is above [MaxWindowUnits].
+// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false: a
+// denial is not an error. Hold returns [ErrUnsupported] for a leaky bucket or a store
+// without holds, [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds,
+// [ErrInvalidCost] if amount is above [MaxWindowUnits], and [ErrInvalidHold] if ttl is not
+// [MinHoldTTL] to [MaxHoldTTL].
 func (l *Limiter) Hold(ctx context.Context, key string, amount int64, ttl time.Duration) (*Hold, error) {
 	return hold(ctx, StoreClock, &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
 }
