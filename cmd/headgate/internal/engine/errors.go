@@ -208,3 +208,11 @@ func inlineField(err error) string {
 	}
 	return "algorithm"
 }
+
+// reasonOf returns the reason of a store error, or ReasonNone for any other error.
+func reasonOf(err error) headgate.StoreErrorReason {
+	if cause := (*headgate.StoreError)(nil); errors.As(err, &cause) {
+		return cause.Reason
+	}
+	return headgate.ReasonNone
+}
