@@ -55,8 +55,8 @@ type HoldOptions struct {
 // after ttl. If the units are not available, nothing is spent and [Hold.OK] is false: a
 // denial is not an error. Hold returns [ErrUnsupported] for a leaky bucket or a store
 // without holds, [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds,
-// [ErrInvalidCost] if amount is above [MaxWindowUnits], and [ErrInvalidHold] if ttl is not
-// [MinHoldTTL] to [MaxHoldTTL].
+// [ErrInvalidCost] if amount is above [MaxWindowUnits], and [ErrInvalidHold] if ttl is
+// not [MinHoldTTL] to [MaxHoldTTL].
 func (l *Limiter) Hold(ctx context.Context, key string, amount int64, ttl time.Duration) (*Hold, error) {
 	return hold(ctx, StoreClock, &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
 }

@@ -199,8 +199,8 @@ type HoldResult struct {
 	// before. It is 0 if the store keeps no hold: after a denial or an error, under a
 	// limit that does not count, or if a failure mode allowed the request.
 	Deadline Instant
-	// Err is nil in the results of the methods of [Hold] and [Limiter], which return their
-	// error. [HoldStore.ApplyHolds] and [ExtendAll] set it to [ErrUnknownHold] or
+	// Err is nil in the results of the methods of [Hold] and [Limiter], which return
+	// their error. [HoldStore.ApplyHolds] and [ExtendAll] set it to [ErrUnknownHold] or
 	// [ErrExpiredHold] if the hold is not open, and ExtendAll also to the error of the
 	// store.
 	Err error

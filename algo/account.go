@@ -201,14 +201,15 @@ func (unconverted) ChargedAt(State) int64 { return 0 }
 // LeaseEnd returns an instant after all others.
 func (unconverted) LeaseEnd(State, int64) int64 { return maxExact }
 
-// noDebt has methods of [Corrector] for an algorithm whose units cause no debt: windows and
-// slots.
+// noDebt has methods of [Corrector] for an algorithm whose units cause no debt: windows
+// and slots.
 type noDebt struct{ unconverted }
 
 // Debt returns zero.
 func (noDebt) Debt(State, int64) Debt { return Debt{} }
 
-// Unit returns the zero Unit. An algorithm whose state depends on its period overrides it.
+// Unit returns the zero Unit. An algorithm whose state depends on its period overrides
+// it.
 func (noDebt) Unit() Unit { return Unit{} }
 
 // maxCount is the maximum count of units in a sliding window or log.

@@ -121,8 +121,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Store is a [headgate.LeaseStore] that spends units of leased keys from memory. It may be
-// used concurrently. It has goroutines only while calls to the inner store are in flight.
+// Store is a [headgate.LeaseStore] that spends units of leased keys from memory. It may
+// be used concurrently. It has goroutines only while calls to the inner store are in
+// flight.
 type Store struct {
 	inner       headgate.LeaseStore
 	maxInFlight int

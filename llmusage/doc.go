@@ -5,7 +5,8 @@
 //	…
 //	resp, err := client.Do(upstream)
 //	…
-//	if err := llmusage.Track(ctx, resp, hold, &llmusage.Options{Estimate: estimate, Cost: cost}); err != nil {
+//	opts := &llmusage.Options{Estimate: estimate, Cost: cost}
+//	if err := llmusage.Track(ctx, resp, hold, opts); err != nil {
 //		hold.Cancel(ctx) // no usage is read and nothing commits the hold
 //		…
 //	}

@@ -11,8 +11,8 @@ import (
 )
 
 // ApplyHolds executes verb on every op; see [headgate.HoldStore]. It is one transaction,
-// as in [Store.ApplyAll]. An operation on a hold needs an entry of the table, or a log, that
-// no other key shares: if there is no room for it, ApplyHolds returns
+// as in [Store.ApplyAll]. An operation on a hold needs an entry of the table, or a log,
+// that no other key shares: if there is no room for it, ApplyHolds returns
 // [headgate.ErrStoreFull].
 func (s *Store) ApplyHolds(
 	_ context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
@@ -154,8 +154,8 @@ func (x *holdTransaction) firsts() []int {
 	return x.first
 }
 
-// addCosts returns a + b, at most [headgate.MaxWindowUnits]. The decision was made with the
-// exact sum.
+// addCosts returns a + b, at most [headgate.MaxWindowUnits]. The decision was made with
+// the exact sum.
 func addCosts(a, b int64) int64 {
 	return min(min(a, headgate.MaxWindowUnits)+min(b, headgate.MaxWindowUnits), headgate.MaxWindowUnits)
 }
