@@ -2,7 +2,8 @@ package headgate
 
 // Algorithm is the name of a rate limiting algorithm. Package algo implements the
 // algorithms. A store returns [ErrUnknownAlgorithm] for a name that is not in package
-// algo. The zero value means [TokenBucket].
+// algo. In a [Rule], the zero value means [TokenBucket]. In a [Policy], it selects an
+// algorithm for each limit: see [Algorithm.For].
 type Algorithm string
 
 // The names of the algorithms, as they appear in configuration, logs and wire formats.
@@ -115,9 +116,9 @@ func (a Algorithm) CanReserve() bool { return a.kind().reserves }
 // already been given their delays.
 func (a Algorithm) CanHold() bool { return a.kind().holds }
 
-// CanLease reports whether a process can take units under a in advance; see [LeaseStore].
+// CanLease reports whether a store can grant a lease of units under a; see [LeaseStore].
 // It is false for an unknown name, for the leaky bucket, whose units have their own
-// instants, and for [Concurrency], whose slots package lease takes with holds.
+// instants, and for [Concurrency]: package lease leases its slots, too, but with holds.
 func (a Algorithm) CanLease() bool { return a.kind().holds && !a.OnlyHolds() }
 
 // MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an

@@ -2,6 +2,7 @@ package headgate_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,8 +40,12 @@ func TestMaxDebit(t *testing.T) {
 			"commit": func(n int64) error { _, err := h.CommitAt(t.Context(), noon.Time(), n); return err },
 		} {
 			err := call(most + 1)
-			if !errors.Is(err, headgate.ErrInvalidCost) || most == headgate.MaxUnits && !strings.Contains(err.Error(), "must be 0 to 1000000000 for a debit or a commit under "+string(a)) {
-				t.Errorf("%s, %s of %d: got error %v want ErrInvalidCost", a, name, most+1, err)
+			want := fmt.Sprintf("cost is %d; must be 0 to %d in a %s under %s; ", most+1, most, name, a) + map[string]string{
+				"debit":  "charge the cost with several debits",
+				"commit": fmt.Sprintf("the hold is still open: commit at most %d, or cancel it", most),
+			}[name]
+			if !errors.Is(err, headgate.ErrInvalidCost) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s, %s of %d: got error %v want ErrInvalidCost with %s", a, name, most+1, err, want)
 			}
 		}
 		if d, err := l.PeekAt(t.Context(), noon.Time(), "k", 0); err != nil || d.Remaining != debitLimit-4 {
@@ -49,7 +54,10 @@ func TestMaxDebit(t *testing.T) {
 		if _, err := l.DebitAt(t.Context(), noon.Time(), "k", most-4); err != nil {
 			t.Errorf("%s: debit of %d: %v", a, most-4, err)
 		}
-		mustOwe(t, l, most)
+		mustOwe(t, l, most) // all but 5
+		if d, err := h.CancelAt(t.Context(), noon.Time()); err != nil || d.Replayed || d.Remaining != debitLimit-1 {
+			t.Errorf("%s: cancel after the rejected commit: got %+v, error %v want %d remaining", a, d, err, debitLimit-1)
+		}
 	}
 }
 

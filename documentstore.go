@@ -58,8 +58,8 @@ type DocumentStore interface {
 
 	// LoadDocument returns the document name. If its version is known, Content is nil, so
 	// that a caller that polls a document transfers it only after a change. A store that
-	// has lost a part of the document returns a [StoreError] or no document. The caller may
-	// change the returned content.
+	// has lost a part of the document returns a [StoreError] or no document. The caller
+	// may change the returned content.
 	LoadDocument(ctx context.Context, name string, known DocumentVersion) (Document, error)
 
 	// SaveDocument replaces the document name if its version is expected, and returns the

@@ -52,15 +52,15 @@ var (
 	// of its units.
 	ErrExpiredHold = errors.New("headgate: hold has expired")
 	// ErrHoldConflict means that one of the keys has a hold with the same id but with
-	// other keys or amounts. Use an id of its own for each piece of work. Nothing was
+	// other keys or amounts. Use a different id for each piece of work. Nothing was
 	// charged.
 	ErrHoldConflict = errors.New("headgate: hold conflicts with a hold of the same id")
 	// ErrTooManyHolds means that the key has as many open holds as
 	// [HoldSettings.MaxOpen] permits. Nothing was charged.
 	ErrTooManyHolds = errors.New("headgate: too many open holds")
 	// ErrInvalidHold means that an argument of a hold is outside the accepted range: its
-	// id, its TTL or the number of its actual costs. It also means that a hold has
-	// several limits for the same policy and key.
+	// id, its TTL or the number of its actual costs. It also means that two checks of a
+	// hold have the same policy and key, and different limits: see [Limiter.WithLimits].
 	ErrInvalidHold = errors.New("headgate: invalid hold")
 	// ErrClosed means that the store was closed.
 	ErrClosed = errors.New("headgate: store is closed")
@@ -69,8 +69,8 @@ var (
 // LimitError reports a field of a limit that is outside the accepted range. It matches
 // [ErrInvalidLimit].
 type LimitError struct {
-	// Field is rate, period, burst or queue: the field of [Limit] in lower case. It can
-	// also be “fill time”, or “limit” for the limit as a whole.
+	// Field is rate, period, burst or queue; calendar unit, calendar start or time zone;
+	// fill time; or limit for the limit as a whole.
 	Field string
 	Value string // invalid value, as text
 	Bound string // accepted values, for example “must be 1 to 1000000000”

@@ -3,6 +3,7 @@ package headgate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -16,12 +17,16 @@ const (
 	maxCallLimits = 256
 	// maxConcurrentCalls is the maximum number of such calls at the same time.
 	maxConcurrentCalls = 16
+	// maxRepeatedCalls is the maximum number of calls that repeat parts of a failed call.
+	// 54 calls separate four failing holds from 252 others.
+	maxRepeatedCalls = 64
 )
 
 // extendOps extends holds. sizes has the number of ops of each hold, in the order of ops.
-// If a call of the store fails, the results of its ops have the error, and the other
-// calls are made. extendOps returns the latest instant of the calls that have succeeded,
-// and the first error.
+// If a call of the store fails because of one of its keys, its parts are repeated, so
+// that the other holds are extended. The results of holds that are not extended have the
+// error, and the other calls are made. extendOps returns the latest instant of the calls
+// that have succeeded, and the first error.
 func extendOps(
 	ctx context.Context, store Store, now Instant, ttl time.Duration, ops []HoldOp, sizes []int, results []HoldResult,
 ) (at Instant, failed error) {
@@ -47,6 +52,7 @@ func extendOps(
 // extendCall is a call of a store that extends holds.
 type extendCall struct {
 	ops     []HoldOp
+	sizes   []int         // number of ops of each hold
 	results []*HoldResult // where the result of each op is stored
 	at      Instant
 	err     error
@@ -67,7 +73,7 @@ func extendCalls(ops []HoldOp, sizes []int, results []HoldResult) (calls []*exte
 			c = &extendCall{}
 			open[node], calls = c, append(calls, c)
 		}
-		c.ops = append(c.ops, ops[:n]...)
+		c.ops, c.sizes = append(c.ops, ops[:n]...), append(c.sizes, n)
 		for i := range n {
 			c.results = append(c.results, &results[i])
 		}
@@ -99,6 +105,23 @@ func (c *extendCall) run(ctx context.Context, store Store, now Instant, ttl time
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(rounds))
 		defer cancel()
 	}
+	c.apply(ctx, store, now, ttl)
+	failed := []*extendCall{c}
+	for repeated := 0; len(failed) > 0 && repeated < maxRepeatedCalls; failed = failed[1:] {
+		if !failed[0].canDivide(ctx) {
+			continue
+		}
+		for _, half := range failed[0].halves() {
+			half.apply(ctx, store, now, ttl)
+			c.at = max(c.at, half.at)
+			failed = append(failed, half)
+			repeated++
+		}
+	}
+}
+
+// apply makes one call and stores its results.
+func (c *extendCall) apply(ctx context.Context, store Store, now Instant, ttl time.Duration) {
 	results := make([]HoldResult, len(c.ops))
 	c.at, c.err = applyHoldOps(ctx, store, now, ExtendHold, ttl, c.ops, results)
 	for i := range results {
@@ -109,5 +132,28 @@ func (c *extendCall) run(ctx context.Context, store Store, now Instant, ttl time
 	}
 	if c.err != nil {
 		c.at = 0
+	}
+}
+
+// canDivide reports whether the call has failed and its halves can succeed: not if the
+// server is unavailable or refuses requests, because all its keys then fail. An extension
+// can be repeated, because it has the same effect again.
+func (c *extendCall) canDivide(ctx context.Context) bool {
+	if c.err == nil || len(c.sizes) < 2 || ctx.Err() != nil {
+		return false
+	}
+	var known *StoreError
+	return !errors.As(c.err, &known) || known.Reason == ReasonWrongType
+}
+
+// halves returns two calls with half of the holds each.
+func (c *extendCall) halves() [2]*extendCall {
+	holds, ops := len(c.sizes)/2, 0
+	for _, n := range c.sizes[:holds] {
+		ops += n
+	}
+	return [2]*extendCall{
+		{ops: c.ops[:ops], sizes: c.sizes[:holds], results: c.results[:ops]},
+		{ops: c.ops[ops:], sizes: c.sizes[holds:], results: c.results[ops:]},
 	}
 }

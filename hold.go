@@ -37,12 +37,14 @@ type Hold struct {
 
 // HoldOptions are the settings of [HoldAll].
 type HoldOptions struct {
-	// ID identifies the hold: at most 128 bytes; if empty, a random ID is generated. If
-	// the reply to a request was lost, repeat the request with the same ID: it does not
-	// charge again. A request with the same ID, and with other costs or only some of the
-	// same keys, returns [ErrHoldConflict]. Use an ID of its own for each piece of work.
-	// A hold without an ID may be in the memory of this process, if slots are leased:
-	// then no other process can end it, and Leased is set in its decision.
+	// ID identifies the hold among the holds of its keys: at most 128 bytes; if empty, a
+	// random ID is generated. If the reply was lost, repeat the request with the same ID:
+	// it charges nothing again. If one of the keys has a hold with this ID that was
+	// opened with other keys or costs, the error is [ErrHoldConflict]. A request with
+	// other keys only opens another hold. Use a different ID for each piece of work.
+	//
+	// Package lease can open a hold without an ID in the memory of this process. Leased
+	// is then set in its decision, and only this process can end it.
 	ID string
 	// TTL is the time after which the hold expires: [MinHoldTTL] to [MaxHoldTTL]. It
 	// should be longer than the work takes.
@@ -50,10 +52,11 @@ type HoldOptions struct {
 }
 
 // Hold spends amount units of key, like [Limiter.AllowN], and opens a hold that expires
-// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false. It
-// returns [ErrUnsupported] for a leaky bucket or a store without holds,
-// [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds, and
-// [ErrInvalidCost] if amount is above [MaxWindowUnits].
+// after ttl. If the units are not available, nothing is spent and [Hold.OK] is false: a
+// denial is not an error. Hold returns [ErrUnsupported] for a leaky bucket or a store
+// without holds, [ErrTooManyHolds] if the key has [HoldSettings.MaxOpen] open holds,
+// [ErrInvalidCost] if amount is above [MaxWindowUnits], and [ErrInvalidHold] if ttl is
+// not [MinHoldTTL] to [MaxHoldTTL].
 func (l *Limiter) Hold(ctx context.Context, key string, amount int64, ttl time.Duration) (*Hold, error) {
 	return hold(ctx, StoreClock, &HoldOptions{TTL: ttl}, []Check{{l, key, amount}})
 }
@@ -141,7 +144,8 @@ func (h *Hold) apply(
 		return 0, err
 	}
 	for _, c := range withCosts(h.checks, costs) {
-		if err := c.Limiter.checkHoldCost(verb, c.Cost); err != nil {
+		l := c.Limiter
+		if err := checkHoldCost(verb, l.policy.Algorithm, l.policy.Limits[0], c.Cost); err != nil {
 			return 0, err
 		}
 	}
@@ -156,16 +160,24 @@ func (h *Hold) apply(
 }
 
 // checkHoldCost returns [ErrInvalidCost] for a cost that a store cannot add up exactly:
-// it would be cut off, and the difference would not be counted.
-func (l *Limiter) checkHoldCost(verb HoldVerb, cost int64) error {
-	a := l.policy.Algorithm
-	if most := a.MaxDebit(); verb.charges() && cost > most && most < MaxWindowUnits && !l.policy.Limits[0].isConstant() {
-		return fmt.Errorf("%w: cost is %d; must be 0 to %d for a debit or a commit under %s", ErrInvalidCost, cost, most, a)
+// it would be cut off, and the difference would not be counted. The error has the maximum
+// and the next step.
+func checkHoldCost(verb HoldVerb, a Algorithm, limit Limit, cost int64) error {
+	maxCost := int64(MaxWindowUnits)
+	if verb.charges() && !limit.isConstant() {
+		maxCost = a.MaxDebit()
 	}
-	if cost > MaxWindowUnits {
-		return fmt.Errorf("%w: cost is %d; must be 0 to %d", ErrInvalidCost, cost, int64(MaxWindowUnits))
+	if cost <= maxCost {
+		return nil
 	}
-	return nil
+	next := ""
+	switch verb {
+	case CommitHold:
+		next = fmt.Sprintf(" in a commit under %s; the hold is still open: commit at most %d, or cancel it", a, maxCost)
+	case Debit:
+		next = fmt.Sprintf(" in a debit under %s; charge the cost with several debits", a)
+	}
+	return fmt.Errorf("%w: cost is %d; must be 0 to %d%s", ErrInvalidCost, cost, maxCost, next)
 }
 
 // charges reports whether the verb can charge units that are not available.
@@ -196,7 +208,7 @@ func (h *Hold) applyOne(
 	if costs != nil {
 		cost = costs[0]
 	}
-	if err = cmp.Or(checkRequest(now, cost), l.checkHoldCost(verb, cost)); err == nil {
+	if err = cmp.Or(checkRequest(now, cost), checkHoldCost(verb, l.policy.Algorithm, l.policy.Limits[0], cost)); err == nil {
 		op := HoldOp{Op: Op{Bound: l.bound, Key: c.Key, Cost: cost}, ID: h.id, Private: h.private}
 		if *result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
 			err = h.outcomeOfOne(at, result, err)
@@ -294,13 +306,16 @@ func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 // happens if an actual cost is above the amount of the hold. Commit may be called again
 // if its reply was lost: only the first call has an effect. If the id of the hold is
 // random, a call waits for a commit of h that is in progress. Commit returns
-// [ErrInvalidCost] if an actual cost is above [Algorithm.MaxDebit], and
-// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open. If only some limits know
-// the hold, it corrects these, and returns the error in two cases: a slot under a limit
-// of concurrent units is lost, or an actual cost is above the amount under a limit that
-// does not know the hold. The error then has the number of units that this limit has not
-// counted; see [Limiter.Debit]. The commit of a hold that the failure mode open allowed
-// has no effect, and Degraded of its result is set; see also [HoldResult.Uncounted].
+// [ErrInvalidCost] if an actual cost is above [Algorithm.MaxDebit]: nothing changes, and
+// the hold stays open until its deadline. Commit at most that cost, or cancel the hold.
+//
+// Commit returns [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open. If only
+// some limits know the hold, it corrects these, and returns the error in two cases: a
+// slot under a limit of concurrent units is lost, or an actual cost is above the amount
+// under a limit that does not know the hold. The error then has the number of units that
+// this limit has not counted; see [Limiter.Debit]. The commit of a hold that the failure
+// mode open allowed has no effect, and Degraded of its result is set; see also
+// [HoldResult.Uncounted].
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }

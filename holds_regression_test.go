@@ -84,14 +84,17 @@ func TestExtendAllOfHoldWithoutChecks(t *testing.T) {
 // failingStore fails to extend holds of the key bad, and hangs for the key hang.
 type failingStore struct {
 	*memstore.Store
+	err   error // error for the key bad
+	calls atomic.Int64
 }
 
 func (s *failingStore) ApplyHolds(ctx context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult) (headgate.Instant, error) {
 	if verb == headgate.ExtendHold {
+		s.calls.Add(1)
 		for _, op := range ops {
 			switch op.Key {
 			case "bad":
-				return 0, errors.New("shard is down")
+				return 0, s.err
 			case "hang":
 				<-ctx.Done()
 				return 0, ctx.Err()
@@ -101,43 +104,65 @@ func (s *failingStore) ApplyHolds(ctx context.Context, now headgate.Instant, ver
 	return s.Store.ApplyHolds(ctx, now, verb, ttl, ops, results)
 }
 
-// One key that fails must not stop the extension of the holds in other calls.
+// Keys that fail must not stop the extension of the holds in the same call. If the server
+// fails, the call is not repeated.
 func TestKeepAliveFailingBatch(t *testing.T) {
-	synctest.Test(t, testKeepAliveFailingBatch)
+	wrongType := &headgate.StoreError{Store: "redis", Reason: headgate.ReasonWrongType}
+	refused := &headgate.StoreError{Store: "redis", Reason: headgate.ReasonRefused}
+	for _, tt := range []struct {
+		name           string
+		err            error
+		holds, bad     int
+		lost, maxCalls int64 // maxCalls is the maximum of one interval
+	}{
+		{"one key", wrongType, 2000, 1, 0, 8 + 16},
+		{"four keys", errors.New("wrong value"), 2000, 4, 0, 8 + 4*16},
+		{"all holds in one call", wrongType, 100, 1, 0, 1 + 14},
+		{"every hold but one", wrongType, 200, 199, 1, 1 + 64},
+		{"the server", refused, 100, 1, 99, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &failingStore{Store: memstore.New(nil), err: tt.err}
+				if lost, calls := lostHolds(t, store, tt.holds, tt.bad); lost > tt.lost || calls > tt.maxCalls {
+					t.Errorf("got %d healthy holds lost, up to %d calls an interval; want at most %d and %d", lost, calls, tt.lost, tt.maxCalls)
+				}
+			})
+		})
+	}
 }
 
-func testKeepAliveFailingBatch(t *testing.T) {
-	store := &failingStore{memstore.New(nil)}
-	l := newLimiter(t, store, "c", nil, "1 concurrent")
+// lostHolds keeps holds open for 75 s, of which bad ones fail. It returns the number of
+// other holds that have expired, and the maximum number of calls in an interval.
+func lostHolds(t *testing.T, store *failingStore, holds, bad int) (lost, calls int64) {
+	l := newLimiter(t, store, "c", nil, fmt.Sprintf("%d concurrent", max(bad, 1)))
 	k, err := headgate.NewKeepAlive(&headgate.KeepAliveOptions{TTL: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	const n = 2000
-	for i := range n {
+	for i := range holds {
 		key := fmt.Sprint(i)
-		if i == 7 {
+		if i < bad {
 			key = "bad"
 		}
 		h, err := l.Hold(t.Context(), key, 1, k.TTL())
 		if err != nil || !h.OK() {
-			t.Fatal(err)
+			t.Fatal(h, err)
 		}
 		k.Add(h)
 	}
-	time.Sleep(75 * time.Second)
-	free := 0
-	for i := range n {
-		if d, _ := l.Peek(t.Context(), fmt.Sprint(i)); i != 7 && d.Allowed {
-			free++
+	time.Sleep(5 * time.Second)
+	for range 7 {
+		time.Sleep(10 * time.Second)
+		calls = max(calls, store.calls.Swap(0))
+	}
+	for i := bad; i < holds; i++ {
+		if d, _ := l.Peek(t.Context(), fmt.Sprint(i)); d.Remaining == int64(max(bad, 1)) {
+			lost++
 		}
 	}
-	// The order of a map varies in part, so holds near the key can share its call of 256
-	// holds several times in succession.
-	if free > n/2 {
-		t.Errorf("%d of %d healthy holds were lost because one key fails; want at most half", free, n)
-	}
+	return lost, calls
 }
 
 // A store that hangs must not make the holds in another store expire.
@@ -153,7 +178,7 @@ func testKeepAliveHangingStore(t *testing.T) {
 	}
 	defer k.Close()
 	for i, key := range []string{"hang", "hang", "hang", "ok"} {
-		l := newLimiter(t, &failingStore{memstore.New(nil)}, "c", nil, "1 concurrent")
+		l := newLimiter(t, &failingStore{Store: memstore.New(nil)}, "c", nil, "1 concurrent")
 		h, err := l.Hold(t.Context(), key, 1, k.TTL())
 		if err != nil || !h.OK() {
 			t.Fatal(i, err)

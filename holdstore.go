@@ -199,9 +199,10 @@ type HoldResult struct {
 	// before. It is 0 if the store keeps no hold: after a denial or an error, under a
 	// limit that does not count, or if a failure mode allowed the request.
 	Deadline Instant
-	// Err is set by [HoldStore.ApplyHolds] and [ExtendAll] only: [ErrUnknownHold] or
-	// [ErrExpiredHold] if the hold is not open. ExtendAll also sets it to the error of
-	// the store. The methods of [Hold] return it as their error.
+	// Err is nil in the results of the methods of [Hold] and [Limiter], which return
+	// their error. [HoldStore.ApplyHolds] and [ExtendAll] set it to [ErrUnknownHold] or
+	// [ErrExpiredHold] if the hold is not open, and ExtendAll also to the error of the
+	// store.
 	Err error
 }
 

@@ -13,6 +13,7 @@ func init() {
 	hooks.HoldID = func(id string) (HoldID, error) { return (&HoldOptions{ID: id}).id() }
 	hooks.HoldError = holdError
 	hooks.CheckTTL = checkTTL
+	hooks.CheckHoldCost = checkHoldCost
 	hooks.InstantNow = instantNow
 	hooks.WaitHold = (*Limiter).waitHold
 	hooks.SettleHolds = settle

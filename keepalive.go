@@ -16,9 +16,13 @@ import (
 // [ErrUnknownHold] if the hold is not open. All holds must use the same store. ExtendAll
 // calls the store once for at most 256 limits of one server (see [NodeOf]), or for one
 // hold with more limits. It makes at most 16 calls at the same time, and divides the time
-// until the deadline of ctx among the calls that follow one another. If a call fails, Err
-// of its holds is the error, and the other calls are made. ExtendAll then returns all
-// results together with the first such error.
+// until the deadline of ctx among the calls that follow one another.
+//
+// If a call fails, Err of its holds is the error, and the other calls are made. If it
+// fails because of a key, and not because of the server, ExtendAll repeats it in halves,
+// with at most 64 further calls: four such keys do not prevent the extension of the other
+// holds of the call. ExtendAll then returns all results together with the first error.
+// ExtendAll and [KeepAlive] send no events to the observers of the limiters.
 func ExtendAll(ctx context.Context, ttl time.Duration, holds ...*Hold) ([]HoldResult, error) {
 	return extendAll(ctx, StoreClock, ttl, holds)
 }
@@ -133,8 +137,10 @@ func NewKeepAlive(opts *KeepAliveOptions) (*KeepAlive, error) {
 // TTL returns the TTL that a hold has after each extension. Open holds with this TTL.
 func (k *KeepAlive) TTL() time.Duration { return k.opts.TTL }
 
-// Add extends h from now on, at the end of each interval. Call Remove before h is
-// committed or cancelled. After Close, Add does nothing.
+// Add extends h at the end of each interval, beginning with the current one, until it is
+// removed. h must be open: for a denied hold, and for a hold that was committed or
+// cancelled without Remove, Lost is called at the end of the interval. Add does nothing
+// for a hold without checks, and after Close.
 func (k *KeepAlive) Add(h *Hold) {
 	if len(h.checks) > 0 && h.checks[0].Limiter != nil {
 		k.set.Add(h)

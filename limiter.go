@@ -13,10 +13,11 @@ import (
 // policy with several limits. Over a network it is one round trip, which is canceled
 // with the context.
 //
-// Methods with short names cost one unit. Methods whose names end in N have a parameter
-// for the cost. Both use the time of the store's clock. Methods whose names end in At
-// use a time from the caller, for tests and replays: times from 1970 to 2155 are
-// rounded down to whole microseconds, and other times return [ErrInvalidInstant].
+// Allow, Peek, Refund and Wait cost one unit. The methods whose names end in N have a
+// parameter for the cost, and so have Hold, Debit, TakeUpTo and Reserve. They use the
+// time of the store's clock. Methods whose names end in At use a time from the caller,
+// for tests and replays: times from 1970 to 2155 are rounded down to whole microseconds,
+// and other times return [ErrInvalidInstant].
 type Limiter struct {
 	policy    Policy
 	store     Store

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Check is one charge of an [AllowAll] call, which makes either all charges or none.
+// Check is one charge in a call of [AllowAll], [PeekAll], [HoldAll] or [ResumeHold].
 type Check struct {
 	Limiter *Limiter
 	Key     string

@@ -28,7 +28,9 @@ func observe(ctx context.Context, o Observer, e Event) {
 	o.Observe(e)
 }
 
-// Event describes one call of a method of [Limiter].
+// Event describes one call of a method of [Limiter], [Hold] or [Reservation], or the part
+// of one limiter in a call of [AllowAll], [PeekAll], [HoldAll] or a similar function.
+// [ExtendAll] and [KeepAlive] send no events.
 type Event struct {
 	Policy string // name of the policy; may be empty
 	// Verb is the operation: take, peek, refund, reset, reserve, cancel or wait. For

@@ -4,13 +4,13 @@ package algo
 // in µs that is the same in all calls of one operation.
 type Account interface {
 	// Adopt converts the state to the form of this limit, if it was written under another
-	// limit, whose unit is from. It returns whether it did so, and the debt in µs that
-	// was dropped because the state exceeded the capacity of this limit. The debt of a
-	// bucket contains that of the leased units. This part is not converted: as many
-	// units are missing under this limit.
+	// limit, whose unit is from. cut is the debt in µs that was dropped because the state
+	// exceeded the capacity of this limit. changed reports whether the state was
+	// converted. The debt of a bucket contains that of the leased units. This part is not
+	// converted: as many units are missing under this limit.
 	Adopt(t int64, from Unit, leased int64) (cut int64, changed bool)
-	// Recount returns where the units that were counted at chargedAt are counted after
-	// Adopt, or 0 if they no longer count. See ChargedAt.
+	// Recount returns the new ChargedAt, after Adopt, of units that were charged at
+	// chargedAt, or 0 if they no longer count.
 	Recount(t, chargedAt int64, from Unit) int64
 	// Take spends n units at t if they are available, and reports whether they were.
 	Take(t, n int64) bool
@@ -201,14 +201,15 @@ func (unconverted) ChargedAt(State) int64 { return 0 }
 // LeaseEnd returns an instant after all others.
 func (unconverted) LeaseEnd(State, int64) int64 { return maxExact }
 
-// noDebt has methods of [Corrector] for an algorithm that counts in windows: its units
-// do not recover gradually.
+// noDebt has methods of [Corrector] for an algorithm whose units cause no debt: windows
+// and slots.
 type noDebt struct{ unconverted }
 
 // Debt returns zero.
 func (noDebt) Debt(State, int64) Debt { return Debt{} }
 
-// Unit returns zero.
+// Unit returns the zero Unit. An algorithm whose state depends on its period overrides
+// it.
 func (noDebt) Unit() Unit { return Unit{} }
 
 // maxCount is the maximum count of units in a sliding window or log.

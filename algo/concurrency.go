@@ -23,8 +23,9 @@ type concurrency struct {
 }
 
 // SlotStepper is a Corrector under which only an open hold takes units, which are called
-// slots. However the hold ends, all its slots become available. A store must not call
-// Take without opening a hold, and must use [Ledger.Answer] for decisions.
+// slots. However the hold ends, all its slots become available. A store must not keep the
+// state that Take returns unless it opens a hold, and must use [Ledger.Answer] for
+// decisions.
 type SlotStepper interface {
 	Corrector
 

@@ -186,6 +186,9 @@ func TestLuaHoldsEqualGo(t *testing.T) {
 			t.Skipf("%s has no ledger in Lua", a.Name)
 		}
 		d, other := newGenerator(*seedFlag, 901), newLuaHolds(t, a)
+		if difference := compareWrittenTraces(a, other); difference != "" {
+			t.Fatal(difference)
+		}
 		for done := 0; done < steps; {
 			n, difference := compareHoldTrace(a, d, other)
 			if difference != "" {
@@ -225,4 +228,42 @@ func compareHoldTrace(a algo.Algorithm, d generator, other *luaHolds) (steps int
 		trace.last = want.decision
 	}
 	return length, ""
+}
+
+// writtenHoldTraces are traces under 1/1s burst 10 that random traces contain rarely. The
+// comments are the debts of the key.
+var writtenHoldTraces = [][]holdStep{
+	{ // the least debt of b is below that of a and of c when a is committed
+		{verb: "hold", t: 0, n: 4, id: "a"},   // 4
+		{verb: "hold", t: 0, n: 5, id: "b"},   // 9
+		{verb: "hold", t: 3e6, n: 4, id: "c"}, // 6, then 10
+		{verb: "commit", t: 3e6, id: "a"},     // 6; without a, the least debt of b was 2
+		{verb: "commit", t: 3e6, id: "b"},     // 4
+	},
+	{ // b ends without a correction, and its least debt is below that of a
+		{verb: "hold", t: 0, n: 9, id: "a"},     // 9
+		{verb: "hold", t: 0, n: 1, id: "b"},     // 10
+		{verb: "take", t: 6e6, n: 6},            // 4, then 10
+		{verb: "commit", t: 6e6, n: 1, id: "b"}, // 10
+		{verb: "commit", t: 6e6, n: 0, id: "a"}, // 6
+	},
+}
+
+// compareWrittenTraces compares the written traces. It returns a description of the first
+// difference or "". The traces are about limits that refill.
+func compareWrittenTraces(a algo.Algorithm, other *luaHolds) (difference string) {
+	if a.Name.Windowed() || a.Name.OnlyHolds() {
+		return ""
+	}
+	for _, trace := range writtenHoldTraces {
+		k := newHoldKey(a, headgate.MustParseLimit("1/1s burst 10"))
+		other.begin(k)
+		for _, s := range trace {
+			s.deadline = 3600e6
+			if got, want := other.run(&s, false, false), k.run(&s, false); !reflect.DeepEqual(got, want) {
+				return fmt.Sprintf("%+v\n lua %+v\n go  %+v", s, got, want)
+			}
+		}
+	}
+	return ""
 }

@@ -67,7 +67,7 @@
 //
 // While the inner store is unavailable, requests are decided from memory until the lease
 // ends. Then they go to the inner store. Wrap it with package fallback first, so that the
-// failure mode of the rule applies: lease.New(fallback).
+// failure mode of the rule applies: lease.New(fallbackStore, nil).
 package lease
 
 import (
@@ -121,8 +121,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Store is a [headgate.HoldStore] that spends units of leased keys from memory. It may be
-// used concurrently. It has goroutines only while calls to the inner store are in flight.
+// Store is a [headgate.LeaseStore] that spends units of leased keys from memory. It may
+// be used concurrently. It has goroutines only while calls to the inner store are in
+// flight.
 type Store struct {
 	inner       headgate.LeaseStore
 	maxInFlight int

@@ -5,7 +5,11 @@
 //	…
 //	resp, err := client.Do(upstream)
 //	…
-//	llmusage.Track(ctx, resp, hold, &llmusage.Options{Estimate: estimate, Cost: cost})
+//	opts := &llmusage.Options{Estimate: estimate, Cost: cost}
+//	if err := llmusage.Track(ctx, resp, hold, opts); err != nil {
+//		hold.Cancel(ctx) // no usage is read and nothing commits the hold
+//		…
+//	}
 //	io.Copy(w, resp.Body)
 //	resp.Body.Close() // commits
 //

@@ -12,7 +12,7 @@ type events struct {
 	hasData bool // whether the event has data
 }
 
-// lineState is what the rest of a line is.
+// lineState is the meaning of the rest of a line.
 type lineState uint8
 
 const (

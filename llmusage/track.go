@@ -15,15 +15,15 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Aborted is what is committed for an answer that ends before its usage is known: the
-// client has disconnected, the connection to the provider was lost, or the provider sends
-// no usage.
+// Aborted selects the cost that is committed for an answer that ends before its usage is
+// known: the client has disconnected, the connection to the provider was lost, or the
+// provider sends no usage.
 type Aborted uint8
 
 // The values of [Aborted]. Neither of them refunds everything: a client could otherwise
 // read almost all of an answer, disconnect, and pay nothing.
 const (
-	// CommitEstimate commits [Options].Estimate: the charge stays as it was.
+	// CommitEstimate commits [Options].Estimate.
 	CommitEstimate Aborted = iota
 	// CommitCounted commits the cost of what was counted until the end: the input that
 	// the provider has reported, or else [Options].Input, and one token for each 4 bytes
@@ -35,7 +35,7 @@ const (
 // token.
 const bytesPerToken = 4
 
-// Result is how an answer ended.
+// Result describes the end of an answer.
 type Result struct {
 	Usage Usage // usage that was committed; zero if the estimate was committed
 	// Reported is true if the provider has reported the usage of the whole answer. It is
@@ -43,7 +43,7 @@ type Result struct {
 	Reported bool
 	Status   int   // status of the answer
 	Events   int64 // server-sent events that were read
-	// Actual is what was committed for each check of the hold.
+	// Actual has the cost that was committed for each check of the hold.
 	Actual []int64
 	Commit headgate.HoldResult // result of the commit
 	// Err is the error of the commit, or nil. If it matches [headgate.ErrExpiredHold],
@@ -56,12 +56,13 @@ type Result struct {
 type Options struct {
 	// Estimate are the actual costs of an answer whose usage is unknown, one for each
 	// check: usually the amounts of the hold, and 0 for a check of concurrent requests.
+	// With another number of elements, the commit fails, and Err of [Result] is set.
 	Estimate []int64
 	// Cost returns the actual cost of each check, in the order of the checks of the hold.
 	// The cost of a check that counts requests is 1 for every usage, and that of a check
 	// of concurrent requests is 0.
 	Cost func(Usage) []int64
-	// Aborted is what is committed if the usage is unknown. The zero value is
+	// Aborted selects the cost if the usage is unknown. The zero value is
 	// [CommitEstimate].
 	Aborted Aborted
 	// Input is the estimated number of tokens of the request, for [CommitCounted].
@@ -94,7 +95,7 @@ var ErrInvalidOptions = errors.New("llmusage: invalid options")
 func Track(ctx context.Context, resp *http.Response, hold *headgate.Hold, opts *Options) error {
 	switch {
 	case opts == nil || opts.Cost == nil || len(opts.Estimate) == 0:
-		return fmt.Errorf("%w: Estimate and Cost are required", ErrInvalidOptions)
+		return fmt.Errorf("%w: Estimate and Cost are required, and Estimate has one cost for each check", ErrInvalidOptions)
 	case hold == nil || !hold.OK():
 		return fmt.Errorf("%w: the hold is not open; check Hold.OK before the request is forwarded", ErrInvalidOptions)
 	}
@@ -235,7 +236,7 @@ func (t *tracker) finish() {
 	})
 }
 
-// result returns what is to be committed.
+// result returns the result, with the costs to commit.
 func (t *tracker) result() Result {
 	r := Result{Status: t.status, Reported: t.isTotal()}
 	if t.events != nil {

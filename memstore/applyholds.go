@@ -11,8 +11,9 @@ import (
 )
 
 // ApplyHolds executes verb on every op; see [headgate.HoldStore]. It is one transaction,
-// as in [Store.ApplyAll]. A hold needs a slot or a log of its own: if there is no room
-// for it, ApplyHolds returns [headgate.ErrStoreFull].
+// as in [Store.ApplyAll]. An operation on a hold needs an entry of the table, or a log,
+// that no other key shares: if there is no room for it, ApplyHolds returns
+// [headgate.ErrStoreFull].
 func (s *Store) ApplyHolds(
 	_ context.Context, now headgate.Instant, verb headgate.HoldVerb, ttl time.Duration, ops []headgate.HoldOp, results []headgate.HoldResult,
 ) (headgate.Instant, error) {
@@ -131,8 +132,8 @@ type combined struct {
 }
 
 // firsts returns, for each op, the index of the first op that eachTarget combines with
-// it. One call may extend thousands of holds with the locks of their keys, so the time
-// must be proportional to their number. The targets must be loaded.
+// it. A caller of ApplyHolds may pass thousands of ops, and the locks of their keys are
+// held, so the time must be proportional to their number. The targets must be loaded.
 func (x *holdTransaction) firsts() []int {
 	if x.first != nil {
 		return x.first
@@ -153,10 +154,10 @@ func (x *holdTransaction) firsts() []int {
 	return x.first
 }
 
-// addCosts returns a + b, or a number above every limit if the sum is larger.
+// addCosts returns a + b, at most [headgate.MaxWindowUnits]. The decision was made with
+// the exact sum.
 func addCosts(a, b int64) int64 {
-	const most = 1<<53 - 1
-	return min(min(a, most)+min(b, most), most)
+	return min(min(a, headgate.MaxWindowUnits)+min(b, headgate.MaxWindowUnits), headgate.MaxWindowUnits)
 }
 
 // change spends n units of the target at the instant at by calling do, and updates the

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// holdOp is the part of an operation that only the verbs of holds have, with its result.
+// holdOp has the arguments and the result that only operations on holds and leases have.
 type holdOp struct {
 	id       headgate.HoldID
 	ttl      int64 // in µs

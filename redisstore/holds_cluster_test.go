@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/testserver"
+	"github.com/headgate/headgate/memstore"
 	"github.com/headgate/headgate/redisstore"
 )
 
@@ -164,4 +166,52 @@ func TestHoldWithLostReplyIsCancelled(t *testing.T) {
 		t.Errorf("got %+v want an error", h)
 	}
 	c.mustRemain(0, 10, 10)
+}
+
+// With the maximum number of open holds, a repeated hold is replayed or a conflict, and
+// only another hold is one too many: on a cluster, on one server and in memory.
+func TestRepeatedHoldOfFullKeys(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]headgate.HoldStore{
+		"cluster": openURL(t, "redis+cluster://"+testserver.Cluster(t, 3, 0).Addrs()[0]),
+		"redis":   openURL(t, "redis://"+testserver.Redis(t).Addr()),
+		"memory":  memstore.New(nil),
+	} {
+		bound, err := store.Bind(headgate.Rule{
+			Scope: "s", Name: "s", Limit: headgate.MustParseLimit("10/24h"), Algorithm: headgate.FixedWindow, Holds: headgate.HoldSettings{MaxOpen: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			what     string
+			id       byte
+			keys     []string
+			cost     int64
+			replayed bool
+			want     error
+		}{
+			{"first hold", 1, []string{"a", "b"}, 2, false, nil},
+			{"another hold of a third key", 2, []string{"c"}, 2, false, nil},
+			{"the same hold again", 1, []string{"a", "b"}, 2, true, nil},
+			{"another cost", 1, []string{"a", "b"}, 3, false, headgate.ErrHoldConflict},
+			{"a key more, which is full", 1, []string{"c", "a", "b"}, 2, false, headgate.ErrHoldConflict},
+			{"another id", 3, []string{"a", "b", "c"}, 2, false, headgate.ErrTooManyHolds},
+			{"another id, and one free key", 3, []string{"d", "a"}, 2, false, headgate.ErrTooManyHolds},
+		} {
+			ops, results := make([]headgate.HoldOp, len(tt.keys)), make([]headgate.HoldResult, len(tt.keys))
+			for i, key := range tt.keys {
+				ops[i] = headgate.HoldOp{Op: headgate.Op{Bound: bound, Key: key, Cost: tt.cost}, ID: headgate.HoldID{tt.id}}
+			}
+			_, err := store.ApplyHolds(t.Context(), testInstant, headgate.OpenHold, time.Minute, ops, results)
+			if !errors.Is(err, tt.want) || err == nil && results[0].Replayed != tt.replayed {
+				t.Errorf("%s, %s: got error %v, replayed %v want %v, %v", name, tt.what, err, results[0].Replayed, tt.want, tt.replayed)
+			}
+		}
+		for key, want := range map[string]int64{"a": 8, "b": 8, "c": 8, "d": 10} {
+			if d, err := bound.Apply(t.Context(), testInstant, key, headgate.Peek, 0); err != nil || d.Remaining != want {
+				t.Errorf("%s, key %s: got %d remaining, error %v want %d", name, key, d.Remaining, err, want)
+			}
+		}
+	}
 }

@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -116,6 +117,32 @@ func TestHoldsExpireTogether(t *testing.T) {
 		d, err := b.Apply(t.Context(), later, string(a), headgate.Take, 1)
 		if want := int64(20000 - 1); err != nil || d.Remaining != want {
 			t.Errorf("%s: got %+v, %v; want %d remaining", a, d, err, want)
+		}
+	}
+}
+
+// A key with a value of another program must not stop the extension of the other holds.
+func TestExtendHoldsWithForeignValue(t *testing.T) {
+	t.Parallel()
+	server := testserver.Redis(t)
+	l := limiterOf(t, openURL(t, "redis://"+server.Addr()), "p", headgate.FixedWindow, "10/1h")
+	var holds []*headgate.Hold
+	for i := range 20 {
+		h, err := l.HoldAt(t.Context(), testInstant.Time(), fmt.Sprint("key ", i), 1, time.Minute)
+		if err != nil || !h.OK() {
+			t.Fatal(h, err)
+		}
+		holds = append(holds, h)
+	}
+	for _, item := range server.Do(t, "KEYS", "*:key%207").Items {
+		server.Do(t, "DEL", item.Text)
+		server.Do(t, "LPUSH", item.Text, "x")
+	}
+	results, err := headgate.ExtendAllAt(t.Context(), testInstant.Time(), time.Hour, holds...)
+	mustBeWrongType(t, "extension of all holds", err)
+	for i, r := range results {
+		if failed := r.Err != nil; failed != (i == 7) {
+			t.Errorf("hold %d: got error %v", i, r.Err)
 		}
 	}
 }

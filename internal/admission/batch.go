@@ -1,8 +1,8 @@
-// Package admission charges a request under one or more limits, delays it in a queue,
-// and corrects the charge when the cost is known. Every package that limits requests
-// uses it, so that all of them follow the same rule. It refunds nothing: a charge whose
-// cost is not yet known is a hold, and a request that leaves its queue cancels its
-// reservation, if the queue is its only limit. All other charges stay.
+// Package admission charges a request under one or more limits, delays it in a queue or
+// opens a hold for it, and corrects the charge when the cost is known. Every package that
+// limits requests uses it, so that all of them follow the same rule. It refunds nothing:
+// a charge whose cost is not yet known is a hold, and a request that leaves its queue
+// cancels its reservation, if the queue is its only limit. All other charges stay.
 package admission
 
 import (

@@ -21,11 +21,13 @@ var (
 	ExtendHolds any
 	// func([]headgate.HoldResult, func(int) (headgate.Rule, string, int64),
 	// headgate.Instant, headgate.Instant, headgate.StoreErrorReason) (int64, error)
-	HoldError  any
-	HoldID     any // func(string) (headgate.HoldID, error)
-	CheckTTL   any // func(time.Duration) error
-	InstantNow any // func(Instant) Instant
-	Observe    any // func(context.Context, headgate.Observer, headgate.Event)
+	HoldError any
+	HoldID    any // func(string) (headgate.HoldID, error)
+	CheckTTL  any // func(time.Duration) error
+	// func(headgate.HoldVerb, headgate.Algorithm, headgate.Limit, int64) error
+	CheckHoldCost any
+	InstantNow    any // func(Instant) Instant
+	Observe       any // func(context.Context, headgate.Observer, headgate.Event)
 	// func(*headgate.Limiter, context.Context, string, int64, time.Duration)
 	// (*headgate.Hold, error)
 	WaitHold    any

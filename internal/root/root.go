@@ -26,8 +26,11 @@ var (
 		[]headgate.HoldResult, func(int) (headgate.Rule, string, int64), headgate.Instant, headgate.Instant,
 		headgate.StoreErrorReason,
 	) (int64, error))
-	holdID     = hooks.HoldID.(func(string) (headgate.HoldID, error))
-	checkTTL   = hooks.CheckTTL.(func(time.Duration) error)
+	holdID   = hooks.HoldID.(func(string) (headgate.HoldID, error))
+	checkTTL = hooks.CheckTTL.(func(time.Duration) error)
+
+	checkHoldCost = hooks.CheckHoldCost.(func(headgate.HoldVerb, headgate.Algorithm, headgate.Limit, int64) error)
+
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
 	observe    = hooks.Observe.(func(context.Context, headgate.Observer, headgate.Event))
 
@@ -104,6 +107,12 @@ func HoldID(text string) (headgate.HoldID, error) { return holdID(text) }
 // CheckTTL returns an error that matches [headgate.ErrInvalidHold] if the TTL of a hold
 // is outside the accepted range.
 func CheckTTL(ttl time.Duration) error { return checkTTL(ttl) }
+
+// CheckHoldCost returns an error that matches [headgate.ErrInvalidCost] if the cost of an
+// operation on holds is above the maximum under the algorithm and the limit.
+func CheckHoldCost(verb headgate.HoldVerb, a headgate.Algorithm, l headgate.Limit, cost int64) error {
+	return checkHoldCost(verb, a, l, cost)
+}
 
 // Observe passes an event to an observer, with the context if the observer is a
 // [headgate.ContextObserver].

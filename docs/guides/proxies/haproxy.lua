@@ -47,8 +47,8 @@ end)
 
 -- headgate_commit is a filter that ends the hold of a request at the end of its response,
 -- also if the client disconnects. The cost is in txn.limit_cost; without it, it is 1, as
--- charged; at most 10^9, which every algorithm accepts. If Headgate does not respond, the
--- hold expires.
+-- charged. It is at most 10^9, because some algorithms reject a larger cost, and the hold
+-- would then stay open. If Headgate does not respond, the hold expires.
 local Commit = {id = "commits holds", flags = filter.FLT_CFG_FL_HTX}
 Commit.__index = Commit
 

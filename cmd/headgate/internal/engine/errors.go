@@ -25,7 +25,7 @@ var (
 // never contains a key.
 type CheckError struct {
 	Index int    // index of the check in the request, from 0; -1 for the request as a whole
-	Field string // policy, limit, algorithm, key or cost; “checks” for the request as a whole
+	Field string // policy, limit, algorithm, key or cost; for the request as a whole checks, holds, id, ttl or actual
 	Err   error
 }
 
@@ -144,7 +144,7 @@ var kinds = [...]struct {
 	{headgate.ErrTooManyHolds, TooManyHolds},
 }
 
-// ErrorKindOf returns the kind of an error that [Engine.Decide] returned.
+// ErrorKindOf returns the kind of an error of an operation of the engine.
 func ErrorKindOf(err error) ErrorKind {
 	for _, k := range kinds {
 		if errors.Is(err, k.cause) {
@@ -154,8 +154,8 @@ func ErrorKindOf(err error) ErrorKind {
 	return StoreFailure
 }
 
-// Reason returns the text of an error of [Engine.Decide] as one line for a client. The
-// line does not contain the store's address or details of its protocol, which are only
+// Reason returns the text of an error of an operation as one line for a client. The line
+// does not contain the store's address or details of its protocol, which are only
 // logged.
 func Reason(err error) string {
 	if check := (*CheckError)(nil); errors.As(err, &check) {
@@ -207,4 +207,12 @@ func inlineField(err error) string {
 		return "limit"
 	}
 	return "algorithm"
+}
+
+// reasonOf returns the reason of a store error, or ReasonNone for any other error.
+func reasonOf(err error) headgate.StoreErrorReason {
+	if cause := (*headgate.StoreError)(nil); errors.As(err, &cause) {
+		return cause.Reason
+	}
+	return headgate.ReasonNone
 }

@@ -237,6 +237,7 @@ func TestHoldProblems(t *testing.T) {
 	open := h.Hold
 	far := headgate.InstantOf(time.Now().Add(time.Hour))
 	login := engine.Check{Policy: "login", Key: "k", Cost: 1}
+	logged := engine.Check{Limit: "10/1m", Algorithm: "sliding_log", Key: "k", Cost: 1}
 	for _, tt := range []struct {
 		name, path, body string
 		status           int
@@ -263,7 +264,8 @@ func TestHoldProblems(t *testing.T) {
 		{"actual as text", "/v1/commit", `{"hold":"` + open + `","actual":["1"]}`, 400, "actual[0]", "", "must be a whole number, not a string"},
 		{"too many actual costs", "/v1/commit", `{"hold":"` + open + `","actual":[1,1]}`, 400, "actual", "", "the number of actual costs is 2; must be 1"},
 		{"a negative actual cost", "/v1/commit", `{"hold":"` + open + `","actual":[-1]}`, 400, "actual[0]", "", "cost is -1; must be 0 or more"},
-		{"an actual cost above 2^53 - 1", "/v1/commit", `{"hold":"` + open + `","actual":[9007199254740992]}`, 400, "actual[0]", "", "must be 0 to 9007199254740991"},
+		{"an actual cost above 2^53 - 1", "/v1/commit", `{"hold":"` + open + `","actual":[9007199254740992]}`, 400, "actual[0]", "", "must be 0 to 1000000000"},
+		{"an actual cost above 10^9", "/v1/commit", `{"hold":"` + forged(headgate.HoldID{1}, far, logged) + `","actual":[1000000001]}`, 400, "actual[0]", "", "must be 0 to 1000000000 in a commit under sliding_log; the hold is still open: commit at most 1000000000, or cancel it"},
 		{"a malformed token", "/v1/commit", `{"hold":"x","actual":[1]}`, 400, "hold", "", "the hold is not a token"},
 		{"a cut token", "/v1/cancel", `{"hold":"` + open[:len(open)-4] + `"}`, 400, "hold", "", "the hold is not a token"},
 		{"a token of another version", "/v1/cancel", `{"hold":"B` + open[1:] + `"}`, 400, "hold", "", "another version"},
@@ -279,7 +281,8 @@ func TestHoldProblems(t *testing.T) {
 		{"1001 holds", "/v1/extend", `{"holds":[` + strings.Repeat(`"`+forged(headgate.HoldID{1}, 1, engine.Check{Policy: "l"})+`",`, 1000) + `""],"ttl":"1s"}`, 400, "holds", "", "at most 1000 elements"},
 		{"a field of a check", "/v1/cancel", `{"hold":"` + open + `","key":"k"}`, 400, "key", "", `unknown field "key"; must be hold`},
 		{"a debit of a negative cost", "/v1/debit", `{` + check + `,"cost":-1}`, 400, "cost", "", "must be 0 or more"},
-		{"a debit above 2^53 - 1", "/v1/debit", `{` + check + `,"cost":9007199254740992}`, 400, "cost", "", "must be 0 to 9007199254740991"},
+		{"a debit above 10^9", "/v1/debit", `{` + check + `,"cost":1000000001}`, 400, "cost", "", "must be 0 to 1000000000 in a debit under sliding_log; charge the cost with several debits"},
+		{"a debit above 2^53 - 1", "/v1/debit", `{"limit":"10/1m","key":"k","cost":9007199254740992}`, 400, "cost", "", "must be 0 to 9007199254740991 in a debit under token_bucket"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			status, h := s.hold(tt.path, tt.body)

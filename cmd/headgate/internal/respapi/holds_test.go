@@ -160,6 +160,7 @@ func TestHoldErrors(t *testing.T) {
 	c, _ := newHoldClient(t, false)
 	open, _ := tokenIn(t, c.do("HG.HOLD", "a", "30s", "login", "k", "2"))
 	expired := engine.OpenHold{Expires: 1, Checks: []engine.Check{{Policy: "login", Key: "k"}}}
+	logged := engine.OpenHold{Expires: start + 1e6, Checks: []engine.Check{{Limit: "10/1m", Algorithm: "sliding_log", Key: "k"}}}
 	for _, tt := range []struct{ asked, want string }{
 		{"HG.HOLD a 30s login", "ERR wrong number of arguments for 'hg.hold' command"},
 		{"HG.HOLD a 30s login k 1 api k", "ERR wrong number of arguments for 'hg.hold' command"},
@@ -178,6 +179,7 @@ func TestHoldErrors(t *testing.T) {
 		{"HG.COMMIT " + open + " 1 2", "ERR invalid request: the number of actual costs is 2; must be 1"},
 		{"HG.COMMIT " + open + " x", "ERR value is not an integer"},
 		{"HG.COMMIT x 1", "ERR invalid request: the hold is not a token of this service"},
+		{"HG.COMMIT " + logged.Token() + " 1000000001", "ERR invalid cost: cost is 1000000001; must be 0 to 1000000000 in a commit under sliding_log; the hold is still open: commit at most 1000000000, or cancel it"},
 		{"HG.CANCEL " + token("api"), "EXPIREDHOLD hold has expired"},
 		{"HG.CANCEL " + token("gone"), `NOPOLICY unknown policy "gone"`},
 		{"HG.EXTEND 1s " + expired.Token(), "EXPIREDHOLD hold has expired"},

@@ -41,7 +41,7 @@ func TestOpenTelemetryCollector(t *testing.T) {
 		ids[protocol] = s.post("/v1/check", `{"policy":"login","key":"secret-key"}`)
 		s.stop()
 	}
-	// The collector prints before it answers. Wait returns when all of that has been read.
+	// The collector prints before it replies. Wait returns when all of it has been read.
 	_ = program.Process.Kill()
 	_ = program.Wait()
 	lines := bytes.Split([]byte(received.String()), []byte("\n"))
