@@ -121,16 +121,22 @@ func (r *holdRegion) takeOver(from *holdRegion) {
 	r.used.Store(from.used.Load())
 	for i := range from.shards {
 		for k := range from.shards[i].keys.all {
-			r.shard(k.digest).keys.add(k)
+			sh := r.shard(k.digest)
+			sh.keys.add(k)
+			k.place = 0
+			sh.watch(&k.due, k.at)
 		}
-		for d, records := range from.shards[i].ended {
-			sh := r.shard(d)
-			if sh.ended == nil {
-				sh.ended = make(map[digest]algo.Ended)
-			}
-			sh.ended[d] = records
+		for d, e := range from.shards[i].ended {
+			r.shard(d).putRecords(d, e.records)
 		}
 	}
+}
+
+// putRecords adds the records of a key, which are not empty.
+func (sh *holdShard) putRecords(d digest, records algo.Ended) {
+	e := sh.addEnded(d)
+	e.records = records
+	sh.watch(&e.due, records[0].Deadline)
 }
 
 func (r *region) takeOver(from *shard, now int64) error {
@@ -155,20 +161,14 @@ func (r *region) takeOver(from *shard, now int64) error {
 func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 	sh := s.holds.shard(d)
 	if h.ended = h.ended.Expire(now); len(h.ended) > 0 {
-		if sh.ended == nil {
-			sh.ended = make(map[digest]algo.Ended)
-		}
-		sh.ended[d] = h.ended
-		for _, record := range h.ended {
-			sh.watch(record.Deadline, d)
-		}
+		sh.putRecords(d, h.ended)
 		s.holds.used.Store(true)
 	}
 	if len(h.ledger.Holds) == 0 {
 		return
 	}
-	k := &heldKey{digest: d, ledger: h.ledger, restoredLog: h.isLog}
-	expired := k.expiredBy(now)
+	k := &heldKey{due: due{digest: d}, ledger: h.ledger, restored: &restoredKey{isLog: h.isLog}}
+	expired := k.nextAfter(now) == 0
 	if h.isLog {
 		one := s.logs.shard(d).find(d, new(keyLog))
 		if expired && (one == nil || one.resetAt <= now) {
@@ -179,7 +179,7 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 		if slot == nil {
 			return // its holds had ended, and its state had expired
 		}
-		k.restored = words{slot.at.Load(), slot.rest.Load()}.withoutVersion()
+		k.restored.words = words{slot.at.Load(), slot.rest.Load()}.withoutVersion()
 		if expired && k.restored.expiry() <= now {
 			return
 		}
@@ -187,9 +187,8 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 		slot.assign(d, words{}, heldWords)
 	}
 	sh.keys.add(k)
-	for i := range k.ledger.Holds {
-		sh.watch(k.ledger.Holds[i].Deadline, d)
-	}
+	k.ledger.HasExpired(now) // sets NextDeadline
+	sh.watch(&k.due, k.ledger.NextDeadline())
 	s.holds.used.Store(true)
 }
 
