@@ -117,3 +117,36 @@ func TestEndFreesMemory(t *testing.T) {
 		}
 	}
 }
+
+// The list of a key's holds loses memory when most of them have ended or expired.
+func TestMemoryAfterManyHolds(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		s := New(nil)
+		l := limitedTo(t, s, headgate.TokenBucket)
+		now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+		var holds []*headgate.Hold
+		for i := range 1000 {
+			h, err := l.HoldAt(t.Context(), now, "key", 1, time.Duration(1+i/995)*time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds = append(holds, h)
+		}
+		for i := 0; commit && i < 995; i++ {
+			if _, err := holds[i].CommitAt(t.Context(), now, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.AllowAt(t.Context(), now.Add(time.Minute), "key", 1); err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.holds.shards {
+			for k := range s.holds.shards[i].keys.all {
+				if got := k.ledger.Holds; len(got) != 5 || cap(got) > 16 {
+					t.Errorf("commit %t: got %d holds in room for %d want 5 and at most 16", commit, len(got), cap(got))
+				}
+			}
+		}
+	}
+}

@@ -39,11 +39,21 @@ func (p *replayer) finish(keys int, logBytes, now int64) (*Store, error) {
 		s = moved
 	}
 	_, holdBytes := s.holds.stats()
-	if s.logs.bytes.Store(s.logs.countBytes() + holdBytes); s.logs.bytes.Load() > s.logs.budget {
+	s.logs.bytes.Store(s.logs.countBytes() + holdBytes)
+	if s.logs.bytes.Load()-s.holds.bytesOfEndedKeys() > s.logs.budget {
 		return nil, fmt.Errorf("%w: its sliding logs and holds take %d bytes and %d fit; raise max_entries or max_bytes",
 			headgate.ErrStoreFull, s.logs.bytes.Load(), s.logs.budget)
 	}
 	return s, nil
+}
+
+// bytesOfEndedKeys returns the memory of keys with records, without these. It may exceed
+// the budget: for a key whose open holds were restored, it was not reserved.
+func (r *holdRegion) bytesOfEndedKeys() (n int64) {
+	for i := range r.shards {
+		n += int64(len(r.shards[i].ended)) * endedKeyBytes
+	}
+	return n
 }
 
 // checkRestored counts the slots in use, and checks that a search finds every key.
