@@ -25,26 +25,23 @@ func (x dueHeap) Swap(i, j int) {
 	x[i].place, x[j].place = i+1, j+1
 }
 
-// Push does nothing: the caller has appended the last element.
+// Push does nothing: watch appends to the heap.
 func (x dueHeap) Push(any) {}
 
-// Pop does nothing: the caller removes the last element.
+// Pop does nothing: unwatch removes the last element.
 func (x dueHeap) Pop() any { return nil }
 
 // watch makes the key of e expire at the instant at, or earlier if it has an earlier
 // deadline. sh.mu must be locked.
 func (sh *holdShard) watch(e *due, at int64) {
-	switch {
-	case e.place == 0:
-		e.at = at
+	if e.place == 0 {
 		sh.due = append(sh.due, e)
 		e.place = len(sh.due)
-		heap.Push(&sh.due, nil)
-	case at < e.at:
-		e.at = at
-		heap.Fix(&sh.due, e.place-1)
-	default:
+	} else if at >= e.at {
 		return
+	}
+	if e.at = at; e.place > 1 {
+		heap.Fix(&sh.due, e.place-1)
 	}
 	if at < sh.next.Load() {
 		sh.next.Store(at)
@@ -56,10 +53,12 @@ func (sh *holdShard) unwatch(e *due) {
 	if e.place == 0 {
 		return
 	}
-	heap.Remove(&sh.due, e.place-1)
-	last := len(sh.due) - 1
-	sh.due[last] = nil
-	sh.due, e.place = sh.due[:last], 0
+	i, last := e.place-1, len(sh.due)-1
+	sh.due.Swap(i, last)
+	sh.due[last], e.place = nil, 0
+	if sh.due = sh.due[:last]; i < last {
+		heap.Fix(&sh.due, i)
+	}
 }
 
 // popDue removes and returns the key with the earliest deadline, if that is not after t.
@@ -186,8 +185,8 @@ func (s *Store) freeHeldSlot(d digest, t int64) {
 }
 
 const (
-	// dropForSlot is the maximum number of keys whose holds an operation with several keys
-	// drops if it finds no slot for a key.
+	// dropForSlot is the maximum number of keys whose holds an operation with several
+	// keys drops if it finds no slot for a key.
 	dropForSlot = 4096
 	// roomPerKey is the number of bytes that an operation with several keys makes
 	// available for each of them.

@@ -20,10 +20,10 @@ const (
 	// recordBytes is the memory of the record of a hold that has ended: 24 bytes, and
 	// room for others.
 	recordBytes = 32
-	// endedKeyBytes is the memory of a key with records, without these: 64 bytes, up to 58
-	// in the map, and up to 16 in the heap. It is reserved with the first open hold that
-	// gets a record. So the memory in use never rises when a hold ends, except once for
-	// each key whose open holds were restored.
+	// endedKeyBytes is the memory of a key with records, without these: 64 bytes, up to
+	// 58 in the map, and up to 16 in the heap. It is reserved with the first open hold
+	// that gets a record. So the memory in use never rises when a hold ends, except once
+	// for each key whose open holds were restored.
 	endedKeyBytes = 144
 )
 
