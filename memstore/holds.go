@@ -131,12 +131,12 @@ func (sh *holdShard) open(k *heldKey, a algo.Account, t int64, h *algo.Hold, pri
 	}
 }
 
-// withRoom returns list with room for another element, and for an eighth of its elements.
-func withRoom[T any](list []T) []T {
+// withRoom returns list with room for another element.
+func withRoom[S ~[]T, T any](list S) S {
 	if len(list) < cap(list) {
 		return list
 	}
-	return append(slices.Grow([]T(nil), len(list)+1+len(list)/8), list...)
+	return resized[S](list)
 }
 
 // trimmed returns list without memory that it does not need, if that is more than half.
@@ -144,6 +144,11 @@ func trimmed[S ~[]T, T any](list S) S {
 	if cap(list) < 16 || len(list) >= cap(list)/2 {
 		return list
 	}
+	return resized[S](list)
+}
+
+// resized returns list with room for another element, and for an eighth of its elements.
+func resized[S ~[]T, T any](list S) S {
 	return append(slices.Grow(S(nil), len(list)+1+len(list)/8), list...)
 }
 
@@ -289,7 +294,7 @@ func (sh *holdShard) record(d digest, h algo.EndedHold, t int64, most int) int64
 	keys := len(sh.ended)
 	e := sh.addEnded(d)
 	before := len(e.records)
-	e.records = trimmed(algo.Ended(withRoom(e.records)).Add(h, t, most))
+	e.records = trimmed(withRoom(e.records).Add(h, t, most))
 	sh.watch(&e.due, e.records[0].Deadline)
 	return int64(len(sh.ended)-keys)*endedKeyBytes + int64(len(e.records)-before)*recordBytes
 }
