@@ -189,7 +189,7 @@ func TestValueWithHolds(t *testing.T) {
 		{ID: headgate.HoldID{2}, ChargedAt: maxA},
 	}
 	holds[0].Set(1, algo.PlainHold)
-	holds[1].Set(maxA, algo.CarriedLease)
+	holds[1].Set(maxA, algo.PlainHold)
 	for _, c := range []cell{
 		{state: algo.State{A: 1, B: 2, C: 3}, unusedAt: 4},
 		{log: &algo.Log{}},
