@@ -129,7 +129,7 @@ func (l *Ledger) Answer(step Stepper, s State, t, asked, spent int64, allowed bo
 // lastRelease returns the last deadline of a hold with units, or 0.
 func (l *Ledger) lastRelease() (last int64) {
 	for i := range l.Holds {
-		if h := &l.Holds[i]; h.Units > 0 {
+		if h := &l.Holds[i]; h.Units() > 0 {
 			last = max(last, h.Deadline)
 		}
 	}
@@ -144,7 +144,7 @@ func (l *Ledger) releasedBy(n int64) (at int64) {
 		if n <= 0 {
 			break
 		}
-		n, at = n-sorted[i].Units, sorted[i].Deadline
+		n, at = n-sorted[i].Units(), sorted[i].Deadline
 	}
 	return at
 }

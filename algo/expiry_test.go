@@ -75,7 +75,9 @@ func TestLeasesExpireTogether(t *testing.T) {
 			if i < leases/2 {
 				deadline = start + last - i
 			}
-			k.ledger.Add(algo.Hold{ID: numbered(i), Units: 1, ChargedAt: account.ChargedAt(), Deadline: deadline, Kind: algo.Lease})
+			h := algo.Hold{ID: numbered(i), ChargedAt: account.ChargedAt(), Deadline: deadline}
+			h.Set(1, algo.Lease)
+			k.ledger.Add(h)
 		}
 		for expired, now := range []int64{start + together - 1, start + together, start + last} {
 			ended := k.ledger.Expire(account, now, true)

@@ -15,9 +15,9 @@ func (l *Ledger) List(t int64, skip, most int, isLog bool) (list headgate.HoldLi
 			list.Records = append(list.Records, h.record(isLog))
 		}
 		if h.isLease() {
-			list.Leases, list.Leased = list.Leases+1, list.Leased+h.Units
+			list.Leases, list.Leased = list.Leases+1, list.Leased+h.Units()
 		} else {
-			list.Holds, list.Held = list.Holds+1, list.Held+h.Units
+			list.Holds, list.Held = list.Holds+1, list.Held+h.Units()
 		}
 	}
 	return list
@@ -25,10 +25,10 @@ func (l *Ledger) List(t int64, skip, most int, isLog bool) (list headgate.HoldLi
 
 // record returns h as a record for operators.
 func (h *Hold) record(isLog bool) headgate.HoldRecord {
-	r := headgate.HoldRecord{Units: h.Units, Deadline: headgate.Instant(h.Deadline), Lease: h.isLease()}
+	r := headgate.HoldRecord{Units: h.Units(), Deadline: headgate.Instant(h.Deadline), Lease: h.isLease()}
 	name := NameOf(h.ID)
 	copy(r.ID[:], name[:])
-	if isLog && !r.Lease && h.Units > 0 {
+	if isLog && !r.Lease && h.Units() > 0 {
 		r.Begin = headgate.Instant(h.ChargedAt)
 	}
 	return r

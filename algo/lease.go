@@ -22,7 +22,7 @@ const (
 )
 
 // isLease reports whether h is a lease.
-func (h *Hold) isLease() bool { return h.Kind != PlainHold }
+func (h *Hold) isLease() bool { return h.Kind() != PlainHold }
 
 // LeaseResult is the result of [Ledger.Lease]; see [headgate.LeaseResult].
 type LeaseResult struct {
@@ -44,11 +44,11 @@ func (l *Ledger) NeedsExpire(t int64) bool { return l.leased > 0 || l.HasExpired
 func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (LeaseResult, error) {
 	if i := l.Find(op.ID); i >= 0 && op.ID != (headgate.HoldID{}) {
 		h := &l.Holds[i]
-		return LeaseResult{Units: h.Units, Deadline: h.Deadline, Carried: h.Kind == CarriedLease}, nil
+		return LeaseResult{Units: h.Units(), Deadline: h.Deadline, Carried: h.Kind() == CarriedLease}, nil
 	}
 	kind, rest := Lease, int64(0)
 	if i := l.findLease(op.Previous); i >= 0 {
-		units := l.Holds[i].Units
+		units := l.Holds[i].Units()
 		if op.Spent < 0 || op.Spent > units {
 			return LeaseResult{}, fmt.Errorf("%w: %d units of a lease were spent; must be 0 to %d, the units of the lease", headgate.ErrInvalidHold, op.Spent, units)
 		}
@@ -65,7 +65,7 @@ func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (L
 	}
 	if out.Units = rest + max(0, min(op.Want, room)); out.Units > 0 {
 		out.Deadline = min(t+op.TTL.Microseconds(), a.LeaseEnd(t))
-		l.beginLease(a, t, Hold{ID: op.ID, Units: out.Units, Deadline: out.Deadline, Kind: kind})
+		l.beginLease(a, t, op.ID, &out, kind)
 	}
 	return out, nil
 }
@@ -113,9 +113,10 @@ func (l *Ledger) endEarliest(a Account, expired []*Hold) (later []*Hold) {
 	for len(expired) > 0 && expired[0].Deadline == deadline {
 		h := expired[0]
 		if isLog { // see endLease
-			a.Correct(deadline, h.ChargedAt, h.Units, Debt{})
+			a.Correct(deadline, h.ChargedAt, h.Units(), Debt{})
 		}
-		units, h.Units, expired = units+h.Units, 0, expired[1:]
+		units, expired = units+h.Units(), expired[1:]
+		h.Set(0, h.Kind())
 	}
 	l.leased -= units
 	if isLog {
@@ -132,14 +133,15 @@ func (l *Ledger) findLease(id headgate.HoldID) int {
 	return -1
 }
 
-// beginLease charges the units of the lease h and adds it.
-func (l *Ledger) beginLease(a Account, t int64, h Hold) {
+// beginLease charges the units of a lease and adds it.
+func (l *Ledger) beginLease(a Account, t int64, id headgate.HoldID, lease *LeaseResult, kind HoldKind) {
 	l.Prepare(a, t)
-	a.Charge(t, h.Units)
-	l.leased += h.Units
-	l.Open(a, t, h.ID, h.Units, h.Deadline)
+	a.Charge(t, lease.Units)
+	l.leased += lease.Units
+	l.Open(a, t, id, lease.Units, lease.Deadline)
 	begun := &l.Holds[len(l.Holds)-1]
-	begun.Kind, l.oldestLeased = h.Kind, min(l.oldestLeased, begun.ChargedAt)
+	begun.Set(lease.Units, kind)
+	l.oldestLeased = min(l.oldestLeased, begun.ChargedAt)
 }
 
 // endLease ends lease i at t, of which the given number of units was spent. In a log, all
@@ -150,10 +152,10 @@ func (l *Ledger) endLease(a Account, t int64, i int, spent int64) {
 	l.remove(i)
 	switch _, isLog := a.(logAccount); {
 	case isLog:
-		a.Correct(t, h.ChargedAt, h.Units, Debt{})
+		a.Correct(t, h.ChargedAt, h.Units(), Debt{})
 		a.Charge(t, spent)
-	case spent < h.Units:
-		a.Correct(t, h.ChargedAt, h.Units-spent, l.Unit.debtOf(h.Units-spent))
+	case spent < h.Units():
+		a.Correct(t, h.ChargedAt, h.Units()-spent, l.Unit.debtOf(h.Units()-spent))
 	}
 	l.Observe(a, t)
 }
@@ -216,11 +218,11 @@ func (l *Ledger) chargeAgain(a logAccount, t int64, again func(*Hold) bool) {
 	l.oldestLeased = maxExact
 	for i := range l.Holds {
 		h := &l.Holds[i]
-		if !h.isLease() || h.Units == 0 {
+		if !h.isLease() || h.Units() == 0 {
 			continue
 		}
 		if again(h) {
-			a.Charge(t, h.Units)
+			a.Charge(t, h.Units())
 			h.ChargedAt = a.ChargedAt()
 		}
 		l.oldestLeased = min(l.oldestLeased, h.ChargedAt)

@@ -7,18 +7,28 @@ import (
 )
 
 // Hold is an open hold on a key: a charge that can be corrected later, as if another
-// number of units had been charged at the beginning. It takes 64 bytes. A record of a
-// [Ledger] can also be a lease.
+// number of units had been charged at the beginning. It takes 56 bytes. A record of a
+// [Ledger] can also be a lease. [Hold.Set] sets its units and its kind.
 type Hold struct {
 	ID        headgate.HoldID // its last bytes are a checksum; see RequestChecksums
-	Units     int64           // units that the hold charged
 	ChargedAt int64           // where the units were counted; see Account.ChargedAt
 	Deadline  int64           // instant at which the hold expires, in µs
 	// Least is the minimum debt of the key in this hold's segment: from its opening to
 	// the opening of the next open hold, or to now.
-	Least Debt
-	Kind  HoldKind
+	Least  Debt
+	amount int64 // units << kindBits | kind
 }
+
+const kindBits = 2
+
+// Units returns the units that the hold charged.
+func (h *Hold) Units() int64 { return h.amount >> kindBits }
+
+// Kind returns the kind of the record.
+func (h *Hold) Kind() HoldKind { return HoldKind(h.amount & (1<<kindBits - 1)) }
+
+// Set sets the units, which are at most [headgate.MaxWindowUnits], and the kind.
+func (h *Hold) Set(units int64, kind HoldKind) { h.amount = units<<kindBits | int64(kind) }
 
 // Ledger has the open holds of a key, in the order in which they were opened. The zero
 // value has no holds.
@@ -69,7 +79,7 @@ func (l *Ledger) Find(id headgate.HoldID) int {
 // Add adds a record that was saved, after all others.
 func (l *Ledger) Add(h Hold) {
 	if l.Holds = append(l.Holds, h); h.isLease() {
-		l.leased += h.Units
+		l.leased += h.Units()
 	}
 }
 
@@ -92,6 +102,10 @@ func (l *Ledger) HasExpired(t int64) bool {
 	return l.nextDeadline <= t
 }
 
+// NextDeadline returns the earliest deadline of all records, or an instant before it. It
+// is after t if [Ledger.HasExpired] has returned false for t.
+func (l *Ledger) NextDeadline() int64 { return l.nextDeadline }
+
 // Expire ends the records that have expired by t, and returns their number. First it ends
 // the leases, the earliest deadline first: their units stay spent. Then it ends the
 // holds. If release is true, they are corrected as if they had charged nothing; otherwise
@@ -107,7 +121,7 @@ func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
 			l.Prepare(a, t)
 			l.correct(a, t, 0, func(i int) int64 {
 				if h := &l.Holds[i]; h.Deadline <= t {
-					return h.Units
+					return h.Units()
 				}
 				return 0
 			})
@@ -162,7 +176,8 @@ func (l *Ledger) Open(a Account, t int64, id headgate.HoldID, units, deadline in
 		l.nextDeadline, l.Unit = deadline, a.Unit()
 	}
 	l.nextDeadline = min(l.nextDeadline, deadline)
-	h := Hold{ID: id, Units: units, ChargedAt: a.ChargedAt(), Deadline: deadline}
+	h := Hold{ID: id, ChargedAt: a.ChargedAt(), Deadline: deadline}
+	h.Set(units, PlainHold)
 	if least := l.currentLeast(); units == 0 && least != nil {
 		h.Least = *least // the state may not have been converted to this limit
 	} else {
@@ -183,7 +198,7 @@ func (l *Ledger) Extend(i int, deadline int64) {
 // actual is. If the number of spent units stays the same, the state is not converted to
 // the present limit.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
-	held := l.Holds[i].Units
+	held := l.Holds[i].Units()
 	if isSlots(a) {
 		actual = 0
 	}
@@ -250,7 +265,7 @@ func (l *Ledger) correctDebts(first int, refund func(i int) int64) (reduction De
 // remove removes hold i. Its segment becomes part of the segment before.
 func (l *Ledger) remove(i int) {
 	if h := &l.Holds[i]; h.isLease() {
-		l.leased -= h.Units
+		l.leased -= h.Units()
 	}
 	if i > 0 {
 		before := &l.Holds[i-1].Least

@@ -97,7 +97,7 @@ func appendHolds(b []byte, l *algo.Ledger) []byte {
 	for i := range l.Holds {
 		h := &l.Holds[i]
 		b = append(b, h.ID[:]...)
-		b = appendNumbers(b, h.Units, h.Deadline, h.ChargedAt, h.Least.Whole, h.Least.Rest+int64(h.Kind)<<kindShift)
+		b = appendNumbers(b, h.Units(), h.Deadline, h.ChargedAt, h.Least.Whole, h.Least.Rest+int64(h.Kind())<<kindShift)
 	}
 	b = appendNumbers(b, l.Unit.P, l.Unit.D, int64(len(l.Changes)))
 	for i := range l.Changes {
@@ -126,9 +126,11 @@ func decodeHolds(b []byte) (l algo.Ledger, rest []byte, err error) {
 			return l, nil, errForeign
 		}
 		r.rest = r.rest[copy(h.ID[:], r.rest):]
-		h.Units, h.Deadline, h.ChargedAt = r.next(maxA), r.next(maxA), r.next(maxA)
+		units := r.next(maxA)
+		h.Deadline, h.ChargedAt = r.next(maxA), r.next(maxA)
 		h.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(int64(algo.CarriedLease)<<kindShift | maxBC)}
-		h.Kind, h.Least.Rest = algo.HoldKind(h.Least.Rest>>kindShift), h.Least.Rest&maxBC
+		h.Set(units, algo.HoldKind(h.Least.Rest>>kindShift))
+		h.Least.Rest &= maxBC
 		l.Add(h)
 	}
 	l.Unit = algo.Unit{P: r.next(maxA), D: r.next(maxA)}

@@ -185,9 +185,11 @@ func TestMaxHoldsOfAnItem(t *testing.T) {
 func TestValueWithHolds(t *testing.T) {
 	t.Parallel()
 	holds := []algo.Hold{
-		{ID: headgate.HoldID{1}, Units: 1, Deadline: maxA, Least: algo.Debt{Whole: maxA, Rest: 5}},
-		{ID: headgate.HoldID{2}, Units: maxA, ChargedAt: maxA},
+		{ID: headgate.HoldID{1}, Deadline: maxA, Least: algo.Debt{Whole: maxA, Rest: 5}},
+		{ID: headgate.HoldID{2}, ChargedAt: maxA},
 	}
+	holds[0].Set(1, algo.PlainHold)
+	holds[1].Set(maxA, algo.PlainHold)
 	for _, c := range []cell{
 		{state: algo.State{A: 1, B: 2, C: 3}, unusedAt: 4},
 		{log: &algo.Log{}},

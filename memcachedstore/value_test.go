@@ -66,7 +66,9 @@ func TestValueRoundTrip(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add((&cell{state: algo.State{A: 1, B: 2, C: 3}, unusedAt: 4}).value(), false)
 	f.Add((&cell{log: logOf(algo.LogEntry{At: 1, Total: 2}, algo.LogEntry{At: 3, Total: 4}), unusedAt: 4}).value(), true)
-	f.Add((&cell{ledger: algo.Ledger{Holds: []algo.Hold{{Units: 1, Deadline: 2, Least: algo.Debt{Whole: 3}}}}}).value(), false)
+	held := algo.Hold{Deadline: 2, Least: algo.Debt{Whole: 3}}
+	held.Set(1, algo.PlainHold)
+	f.Add((&cell{ledger: algo.Ledger{Holds: []algo.Hold{held}}}).value(), false)
 	f.Add([]byte("\xb2\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x00\x01"), true)
 	f.Fuzz(func(t *testing.T, value []byte, isLog bool) {
 		c := cell{raw: value}

@@ -61,15 +61,18 @@ func (b *slotBound) openFast(d digest, t, deadline int64, op *headgate.HoldOp, r
 	if !b.mayOpen(sh, k, d, op, t) {
 		return false
 	}
+	units := b.holds.ChargedUnits(op.Cost, b.limit)
+	n := sh.bytesToOpen(d, k == nil, op.Private)
 	if k == nil {
-		if k = b.addHeld(sh, d, t, op); k == nil {
+		if k = b.addHeld(sh, d, t, units, n); k == nil {
 			return false
 		}
-	} else if !b.takeHeld(k, t, b.holds.ChargedUnits(op.Cost, b.limit)) {
+	} else if !b.takeHeld(k, t, units, n) {
 		return false
 	}
-	k.ledger.Open(&k.account, t, openedID(d, op), b.holds.ChargedUnits(op.Cost, b.limit), deadline)
-	sh.watch(deadline, d)
+	h := algo.Hold{ID: openedID(d, op), Deadline: deadline}
+	h.Set(units, algo.PlainHold)
+	sh.open(k, &k.account, t, &h, op.Private)
 	b.store.holdsChanged(d)
 	b.answerHeld(k, t, &result.Decision)
 	result.Deadline = headgate.Instant(deadline)
@@ -91,18 +94,17 @@ func openedID(d digest, op *headgate.HoldOp) headgate.HoldID {
 // expired, is a lease or has the same id. k is nil if the key has no holds.
 func (b *slotBound) mayOpen(sh *holdShard, k *heldKey, d digest, op *headgate.HoldOp, t int64) bool {
 	if !op.Private {
-		if _, ended := sh.ended[d].Find(op.ID, t); ended || k != nil && k.ledger.Find(op.ID) >= 0 {
+		if _, ended := sh.records(d).Find(op.ID, t); ended || k != nil && k.ledger.Find(op.ID) >= 0 {
 			return false
 		}
 	}
 	return k == nil || len(k.ledger.Holds) < b.holds.MaxOpenOrDefault() && !k.ledger.NeedsExpire(t)
 }
 
-// takeHeld takes n units of a key with open holds, and reserves the memory of one
-// more hold.
-func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
-	next, ok := b.step.Take(k.account.State, t, n)
-	if !ok || !b.store.logs.reserveFast(holdBytes) {
+// takeHeld takes units of a key with open holds, and reserves the given memory.
+func (b *slotBound) takeHeld(k *heldKey, t, units, memory int64) bool {
+	next, ok := b.step.Take(k.account.State, t, units)
+	if !ok || !b.store.logs.reserveFast(memory) {
 		return false
 	}
 	k.account.Step, k.rule = b.corrector, b
@@ -113,8 +115,8 @@ func (b *slotBound) takeHeld(k *heldKey, t, n int64) bool {
 }
 
 // addHeld takes the units of the first open hold of a key from the key's slot in the
-// table, and marks the slot. It returns nil if that fails.
-func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldOp) *heldKey {
+// table, marks the slot, and reserves the given memory. It returns nil if that fails.
+func (b *slotBound) addHeld(sh *holdShard, d digest, t, units, memory int64) *heldKey {
 	slot := b.store.keys.shard(d).find(d)
 	if slot == nil {
 		return nil
@@ -123,11 +125,11 @@ func (b *slotBound) addHeld(sh *holdShard, d digest, t int64, op *headgate.HoldO
 	if !ok || seen.held() {
 		return nil
 	}
-	next, ok := b.step.Take(seen.state(), t, b.holds.ChargedUnits(op.Cost, b.limit))
+	next, ok := b.step.Take(seen.state(), t, units)
 	if !ok || !slot.lock(seen) {
 		return nil
 	}
-	if !b.store.logs.reserveFast(heldKeyBytes + holdBytes) {
+	if !b.store.logs.reserveFast(memory) {
 		slot.at.Store(seen.at)
 		return nil
 	}
@@ -156,8 +158,7 @@ func (b *slotBound) commitFast(d digest, t int64, op *headgate.HoldOp, result *h
 		return false
 	}
 	k.account.Step, k.rule = b.corrector, b
-	sh.end(b.store, k, d, t, i, op, b.holds)
-	k.ledger.End(&k.account, t, i, op.Cost, b.holds.ExcessPolicy == headgate.ClipExcess)
+	sh.end(b.store, k, &k.account, t, i, op, op.Cost, b.holds)
 	b.answerHeld(k, t, &result.Decision)
 	b.store.holdsChanged(d)
 	b.store.moveToSlot(sh, d, k)

@@ -202,8 +202,9 @@ func (x *holdTransaction) open() error {
 			t.held = t.holds.add(t.d)
 			t.held.log = x.debits[i].logRule
 		}
-		t.held.ledger.Open(t.account, x.t, sums.ID(x.ops[i].ID), n, x.deadline)
-		t.holds.watch(x.deadline, t.d)
+		h := algo.Hold{ID: sums.ID(x.ops[i].ID), Deadline: x.deadline}
+		h.Set(n, algo.PlainHold)
+		t.holds.open(t.held, t.account, x.t, &h, x.ops[i].Private)
 		deadlines[i] = x.deadline
 	})
 	x.answer(false)
@@ -257,7 +258,7 @@ func (t *target) opened(id headgate.HoldID, at int64) (algo.EndedHold, bool) {
 			return algo.EndedHold{ID: t.held.ledger.Holds[i].ID, Deadline: t.held.ledger.Holds[i].Deadline}, true
 		}
 	}
-	return t.holds.ended[t.d].Find(id, at)
+	return t.holds.records(t.d).Find(id, at)
 }
 
 // reserveHolds reserves the memory of one more hold for each target. It returns
@@ -265,10 +266,10 @@ func (t *target) opened(id headgate.HoldID, at int64) (algo.EndedHold, bool) {
 func (x *holdTransaction) reserveHolds() (err error) {
 	logs, reserved := &x.store.logs, int64(0)
 	seen := make(map[*target]bool, len(x.targets))
-	x.eachTarget(func(_ int, t *target, _ int64) {
+	x.eachTarget(func(i int, t *target, _ int64) {
 		n := int64(holdBytes)
-		if t.held == nil && !seen[t] {
-			n += heldKeyBytes
+		if !seen[t] { // all holds of one call have ids, or none has one
+			n = t.holds.bytesToOpen(t.d, t.held == nil, x.ops[i].Private)
 		}
 		seen[t] = true
 		switch {
@@ -307,18 +308,17 @@ func (x *holdTransaction) changeHold(i int, t *target, n int64) (result headgate
 	}
 	switch {
 	case index < 0 && x.verb == headgate.CommitHold:
-		if _, result.Replayed = t.holds.ended[t.d].Find(op.ID, x.t); !result.Replayed {
+		if _, result.Replayed = t.holds.records(t.d).Find(op.ID, x.t); !result.Replayed {
 			result.Err = headgate.ErrUnknownHold
 		}
 	case index < 0:
 		result.Err = headgate.ErrUnknownHold
 	case x.verb == headgate.ExtendHold:
 		t.held.ledger.Extend(index, x.deadline)
-		t.holds.watch(x.deadline, t.d)
+		t.holds.watch(&t.held.due, x.deadline)
 		result.Deadline = headgate.Instant(x.deadline)
 	default:
-		t.holds.end(x.store, t.held, t.d, x.t, index, op, x.debits[i].settings())
-		t.held.ledger.End(t.account, x.t, index, n, x.debits[i].settings().ExcessPolicy == headgate.ClipExcess)
+		t.holds.end(x.store, t.held, t.account, x.t, index, op, n, x.debits[i].settings())
 	}
 	return result
 }

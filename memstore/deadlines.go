@@ -3,143 +3,150 @@ package memstore
 import (
 	"container/heap"
 	"math"
-
-	"github.com/headgate/headgate/algo"
 )
 
-// firstRebuild is the minimum number of deadlines at which a shard of holds removes the
-// deadlines that no hold has anymore.
-const firstRebuild = 64
-
-// deadline is an instant at which a hold or a record of a key expires.
-type deadline struct {
-	at  int64
-	key digest
+// due is the place of a key in the heap of its shard. A key has one for its open holds,
+// and one for its records of ended holds.
+type due struct {
+	digest digest
+	at     int64 // the earliest deadline, or an instant before it
+	place  int   // index in the heap plus 1, or 0 for a key that is not there
 }
 
-// deadlines is a heap with the deadline of every open hold and of every record of an
-// ended hold, the earliest first. It may also have deadlines that no hold has anymore,
-// because it ended or was extended.
-type deadlines []deadline
+// dueHeap is a heap of keys, the one with the earliest deadline first.
+type dueHeap []*due
 
-func (x *deadlines) Len() int           { return len(*x) }
-func (x *deadlines) Less(i, j int) bool { return (*x)[i].at < (*x)[j].at }
-func (x *deadlines) Swap(i, j int)      { (*x)[i], (*x)[j] = (*x)[j], (*x)[i] }
+func (x dueHeap) Len() int           { return len(x) }
+func (x dueHeap) Less(i, j int) bool { return x[i].at < x[j].at }
 
-// Push does nothing: the caller has appended the last element, so that it is not
-// allocated.
-func (x *deadlines) Push(any) {}
-
-// Pop does nothing: the caller removes the last element.
-func (x *deadlines) Pop() any { return nil }
-
-// watch adds the deadline of a hold that was opened or extended. sh.mu must be locked.
-func (sh *holdShard) watch(at int64, d digest) {
-	if len(sh.due) >= max(firstRebuild, sh.rebuildAt) {
-		sh.rebuild()
-	}
-	sh.due = append(sh.due, deadline{at, d})
-	heap.Push(&sh.due, nil)
-	sh.setNext()
+// Swap implements [heap.Interface].
+func (x dueHeap) Swap(i, j int) {
+	x[i], x[j] = x[j], x[i]
+	x[i].place, x[j].place = i+1, j+1
 }
 
-// rebuild removes the deadlines that no hold has anymore. At least as many calls of watch
-// follow until the next rebuild as this one reads keys, holds and records.
-func (sh *holdShard) rebuild() {
-	sh.due = sh.due[:0]
-	for k := range sh.keys.all {
-		for i := range k.ledger.Holds {
-			sh.due = append(sh.due, deadline{k.ledger.Holds[i].Deadline, k.digest})
-		}
+// Push does nothing: watch appends to the heap.
+func (x dueHeap) Push(any) {}
+
+// Pop does nothing: unwatch removes the last element.
+func (x dueHeap) Pop() any { return nil }
+
+// watch makes the key of e expire at the instant at, or earlier if it has an earlier
+// deadline. sh.mu must be locked.
+func (sh *holdShard) watch(e *due, at int64) {
+	if e.place == 0 {
+		sh.due = append(sh.due, e)
+		e.place = len(sh.due)
+	} else if at >= e.at {
+		return
 	}
-	for d, records := range sh.ended {
-		for i := range records {
-			sh.due = append(sh.due, deadline{records[i].Deadline, d})
-		}
+	if e.at = at; e.place > 1 {
+		heap.Fix(&sh.due, e.place-1)
 	}
-	heap.Init(&sh.due)
-	sh.rebuildAt = max(2*len(sh.due), len(sh.due)+len(sh.keys.table))
+	if at < sh.next.Load() {
+		sh.next.Store(at)
+	}
 }
 
-// popDue removes and returns the earliest deadline, if that is not after t.
-func (sh *holdShard) popDue(t int64) (d deadline, ok bool) {
+// unwatch removes e from the heap. sh.next stays: it may be before the earliest deadline.
+func (sh *holdShard) unwatch(e *due) {
+	if e.place == 0 {
+		return
+	}
+	i, last := e.place-1, len(sh.due)-1
+	sh.due.Swap(i, last)
+	sh.due[last], e.place = nil, 0
+	if sh.due = sh.due[:last]; i < last {
+		heap.Fix(&sh.due, i)
+	}
+}
+
+// popDue removes and returns the key with the earliest deadline, if that is not after t.
+func (sh *holdShard) popDue(t int64) *due {
 	if len(sh.due) == 0 || sh.due[0].at > t {
-		return d, false
+		return nil
 	}
-	d = sh.due[0]
-	heap.Pop(&sh.due)
-	sh.due = sh.due[:len(sh.due)-1]
-	sh.setNext()
-	return d, true
+	e := sh.due[0]
+	sh.unwatch(e)
+	return e
 }
 
-// setNext sets sh.next after a change of the heap.
+// setNext sets sh.next to the earliest deadline.
 func (sh *holdShard) setNext() {
 	next := int64(math.MaxInt64)
 	if len(sh.due) > 0 {
 		next = sh.due[0].at
 	}
-	if sh.next.Load() != next {
-		sh.next.Store(next)
-	}
+	sh.next.Store(next)
 }
 
-// dropExpired removes the open holds and the records that have expired by t, for at most
-// the given number of deadlines, and until the given number of bytes is free. It leaves
-// out the keys that the caller uses. sh.mu must be locked. The mutex of
-// the shard locked, which may be nil, is locked as well.
+// dropExpired removes the open holds and the records that have expired by t, of at most
+// the given number of keys, and until the given number of bytes is free. It leaves out
+// the keys that the caller uses. sh.mu must be locked. The mutex of the shard locked,
+// which may be nil, is locked as well.
 func (s *Store) dropExpired(sh *holdShard, locked *logShard, t int64, used map[digest]bool, most int, free int64) {
-	var later []deadline
+	var later []*due
 	for ; most > 0 && s.logs.bytes.Load() > s.logs.budget-free; most-- {
-		d, ok := sh.popDue(t)
-		if !ok {
+		e := sh.popDue(t)
+		if e == nil {
 			break
 		}
-		if !s.dropExpiredOf(sh, locked, t, d.key, used[d.key]) {
-			later = append(later, d)
+		if !s.dropExpiredOf(sh, locked, t, e, used[e.digest]) {
+			later = append(later, e)
 		}
 	}
-	for _, d := range later {
-		sh.watch(d.at, d.key)
+	for _, e := range later {
+		sh.watch(e, e.at)
 	}
+	sh.setNext()
 }
 
-// dropExpiredOf removes the open holds and the records of one key that have expired by t.
-// It returns false if it must be called again, because another goroutine or, if used
-// is true, the caller uses the key.
-func (s *Store) dropExpiredOf(sh *holdShard, locked *logShard, t int64, d digest, used bool) bool {
-	if records := sh.ended[d]; len(records) > 0 {
-		s.expireRecords(sh, d, records, t)
+// dropExpiredOf removes the open holds of a key, or its records, that have expired by t.
+// If others are left, the key is in the heap again, with a deadline after t: e.at may
+// have been the deadline of a hold that has ended or was extended. dropExpiredOf returns
+// false if it must be called again, because another goroutine or, if used is true, the
+// caller uses the key.
+func (s *Store) dropExpiredOf(sh *holdShard, locked *logShard, t int64, e *due, used bool) bool {
+	k := sh.keys.get(e.digest)
+	if k == nil || &k.due != e {
+		s.expireRecords(sh, sh.ended[e.digest], t)
+		return true
 	}
-	k := sh.keys.get(d)
 	switch {
-	case k == nil || len(k.ledger.Holds) > 0 && !k.ledger.HasExpired(t):
+	case len(k.ledger.Holds) > 0 && !k.ledger.HasExpired(t):
+		sh.watch(e, k.ledger.NextDeadline())
 		return true
 	case used:
 		return false
 	case k.rule != nil:
 		s.expire(k, &k.account, t, k.rule.holds)
-		s.holdsChanged(d)
-		s.moveToSlot(sh, d, k)
+		s.holdsChanged(e.digest)
+		s.moveToSlot(sh, e.digest, k)
 	case k.log == nil:
-		s.dropRestored(sh, k, t)
-		return true
-	case !k.log.dropHeld(sh, locked, d, k, t):
+		return s.dropRestored(sh, k, t)
+	case !k.log.dropHeld(sh, locked, e.digest, k, t):
 		return false
 	}
-	k = sh.keys.get(d)
-	return k == nil || len(k.ledger.Holds) > 0
+	switch {
+	case sh.keys.get(e.digest) == nil:
+		return true
+	case len(k.ledger.Holds) == 0:
+		return false
+	}
+	sh.watch(e, k.ledger.NextDeadline())
+	return true
 }
 
 // expireRecords removes the records of a key that have expired by t.
-func (s *Store) expireRecords(sh *holdShard, d digest, records algo.Ended, t int64) {
-	before := len(records)
-	if records = records.Expire(t); len(records) == 0 {
-		delete(sh.ended, d)
-	} else {
-		sh.ended[d] = records
+func (s *Store) expireRecords(sh *holdShard, e *endedKey, t int64) {
+	before := len(e.records)
+	e.records = trimmed(e.records.Expire(t))
+	s.logs.bytes.Add(int64(len(e.records)-before) * recordBytes)
+	if len(e.records) > 0 {
+		sh.watch(&e.due, e.records[0].Deadline)
+	} else if sh.keys.get(e.digest) == nil {
+		s.removeEnded(sh, e)
 	}
-	s.logs.bytes.Add(int64(len(records)-before) * holdBytes)
 }
 
 // dropExpiredHolds removes holds that have expired by t, until the budget of the logs is
@@ -178,8 +185,8 @@ func (s *Store) freeHeldSlot(d digest, t int64) {
 }
 
 const (
-	// dropForSlot is the maximum number of deadlines for which an operation with several
-	// keys drops holds if it finds no slot for a key.
+	// dropForSlot is the maximum number of keys whose holds an operation with several
+	// keys drops if it finds no slot for a key.
 	dropForSlot = 4096
 	// roomPerKey is the number of bytes that an operation with several keys makes
 	// available for each of them.
@@ -188,8 +195,8 @@ const (
 )
 
 // dropExpired removes holds of other keys that have expired, in the shards of the
-// transaction, which no other function can lock: for at most the given number of
-// deadlines, and until the given number of bytes is free.
+// transaction, which no other function can lock: of at most the given number of keys, and
+// until the given number of bytes is free.
 func (x *transaction) dropExpired(most int, free int64) {
 	logs := &x.store.logs
 	if x.peek || logs.bytes.Load() <= logs.budget-free {

@@ -70,8 +70,14 @@ func TestExpiredHoldsLeaveTheirRoom(t *testing.T) {
 					if n := abandoned(t, l, noon.Add(after), full*9/10, withID); n != full*9/10 {
 						t.Errorf("%v later: got %d new holds want %d", after, n, full*9/10)
 					}
-					if st := s.Stats(); st.Holds > full*len(c.limits)*11/10 { // the shards fill unevenly
-						t.Errorf("round %d: got %d holds want at most %d", i, st.Holds, full*len(c.limits))
+					most := full * len(c.limits)
+					if c.algorithm == headgate.SlidingLog {
+						// A log expires apart from the hold of its key. Without it,
+						// the hold takes 64 bytes less, and others fit.
+						most += most / 4
+					}
+					if st := s.Stats(); st.Holds > most {
+						t.Errorf("round %d: got %d holds want at most %d", i, st.Holds, most)
 					}
 				}
 			})

@@ -123,8 +123,8 @@ func appendHolds(b []byte, isLog bool, d digest, l *algo.Ledger, ended algo.Ende
 	}
 	for i := range l.Holds {
 		h := &l.Holds[i]
-		b = append(append(b, h.ID[:]...), byte(h.Kind))
-		b = appendUint64s(b, uint64(h.Units), uint64(h.ChargedAt), uint64(h.Deadline), uint64(h.Least.Whole), uint64(h.Least.Rest))
+		b = append(append(b, h.ID[:]...), byte(h.Kind()))
+		b = appendUint64s(b, uint64(h.Units()), uint64(h.ChargedAt), uint64(h.Deadline), uint64(h.Least.Whole), uint64(h.Least.Rest))
 	}
 	for i := range l.Changes {
 		c := &l.Changes[i]

@@ -21,7 +21,7 @@ func TestHoldKeyIndexEqualsMap(t *testing.T) {
 				x.remove(d)
 				delete(want, d)
 			} else if want[d] == nil {
-				want[d] = &heldKey{digest: d}
+				want[d] = &heldKey{due: due{digest: d}}
 				x.add(want[d])
 			}
 		}

@@ -37,7 +37,7 @@ func TestRecordIsReplaced(t *testing.T) {
 		}
 		now = now.Add(time.Minute)
 	}
-	if got := s.logs.bytes.Load(); got > holdBytes {
-		t.Errorf("got %d bytes in use want at most %d", got, holdBytes)
+	if got := s.logs.bytes.Load(); got != endedKeyBytes+recordBytes {
+		t.Errorf("got %d bytes in use want %d", got, endedKeyBytes+recordBytes)
 	}
 }

@@ -62,7 +62,11 @@ func (x *leaseTransaction) apply() error {
 		ledger = new(algo.Ledger)
 	}
 	before := len(ledger.Holds)
+	if reserved > 0 {
+		ledger.Holds = withRoom(ledger.Holds)
+	}
 	out, err := ledger.Lease(t.account, x.t, &x.op, c.settings().MaxOpenOrDefault())
+	ledger.Holds = trimmed(ledger.Holds)
 	used := int64(len(ledger.Holds)-before) * holdBytes
 	if reserved > holdBytes {
 		used += heldKeyBytes
@@ -79,7 +83,7 @@ func (x *leaseTransaction) apply() error {
 	x.result = headgate.LeaseResult{Decision: x.peek(), Units: out.Units, Carried: out.Carried}
 	if out.Units > 0 {
 		x.result.TTL = micros.Duration(out.Deadline - x.t)
-		t.holds.watch(out.Deadline, t.d)
+		t.holds.watch(&t.held.due, out.Deadline)
 	}
 	x.releaseAll()
 	return nil
@@ -92,10 +96,7 @@ func (x *leaseTransaction) reserve() int64 {
 	if x.op.ID == (headgate.HoldID{}) || t.slotKey != t.d || t.logShard == &logs.overflow {
 		return 0
 	}
-	n := int64(holdBytes)
-	if t.held == nil {
-		n += heldKeyBytes
-	}
+	n := t.holds.bytesToOpen(t.d, t.held == nil, true)
 	if !logs.reserveBytes(logs.shard(t.d), n, x.t) {
 		return 0
 	}

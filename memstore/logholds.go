@@ -41,7 +41,7 @@ func (b *logBound) resetHeld(sh *logShard, d digest, t int64) *keyLog {
 // mutexes.
 func (b *logBound) changeHeld(sh *logShard, holds *holdShard, held *heldKey, k *keyLog, d digest, t int64, change func(algo.Account)) *keyLog {
 	a := expiringLog{LogAccount: algo.LogAccount{Step: b.step, Log: &sh.empty}, rule: b, home: sh, k: k, d: d, now: t}
-	held.bindLog(b)
+	holds.bindLog(held, b)
 	if k != nil {
 		a.Log = &k.log
 	}

@@ -243,12 +243,14 @@ func (p *replayer) holds(r *record) error {
 		return errors.New("invalid holds of a key")
 	}
 	for range holds {
-		hold := algo.Hold{ID: headgate.HoldID(r.bytes(16)), Kind: algo.HoldKind(r.byte())}
-		hold.Units, hold.ChargedAt, hold.Deadline = r.int64(), r.int64(), r.int64()
+		hold := algo.Hold{ID: headgate.HoldID(r.bytes(16))}
+		kind, units := algo.HoldKind(r.byte()), r.int64()
+		hold.ChargedAt, hold.Deadline = r.int64(), r.int64()
 		hold.Least = algo.Debt{Whole: r.int64(), Rest: r.int64()}
-		if r.err != nil || hold.Kind > algo.CarriedLease || hold.Units > headgate.MaxWindowUnits {
-			return fmt.Errorf("invalid hold of kind %d with %d units", hold.Kind, hold.Units)
+		if r.err != nil || kind > algo.CarriedLease || units < 0 || units > headgate.MaxWindowUnits {
+			return fmt.Errorf("invalid hold of kind %d with %d units", kind, units)
 		}
+		hold.Set(units, kind)
 		h.ledger.Add(hold)
 	}
 	for before := 0; changes > 0; changes-- {

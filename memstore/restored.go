@@ -39,11 +39,21 @@ func (p *replayer) finish(keys int, logBytes, now int64) (*Store, error) {
 		s = moved
 	}
 	_, holdBytes := s.holds.stats()
-	if s.logs.bytes.Store(s.logs.countBytes() + holdBytes); s.logs.bytes.Load() > s.logs.budget {
+	s.logs.bytes.Store(s.logs.countBytes() + holdBytes)
+	if s.logs.bytes.Load()-s.holds.bytesOfEndedKeys() > s.logs.budget {
 		return nil, fmt.Errorf("%w: its sliding logs and holds take %d bytes and %d fit; raise max_entries or max_bytes",
 			headgate.ErrStoreFull, s.logs.bytes.Load(), s.logs.budget)
 	}
 	return s, nil
+}
+
+// bytesOfEndedKeys returns the memory of keys with records, without these. It may exceed
+// the budget: for a key whose open holds were restored, it was not reserved.
+func (r *holdRegion) bytesOfEndedKeys() (n int64) {
+	for i := range r.shards {
+		n += int64(len(r.shards[i].ended)) * endedKeyBytes
+	}
+	return n
 }
 
 // checkRestored counts the slots in use, and checks that a search finds every key.
@@ -121,16 +131,22 @@ func (r *holdRegion) takeOver(from *holdRegion) {
 	r.used.Store(from.used.Load())
 	for i := range from.shards {
 		for k := range from.shards[i].keys.all {
-			r.shard(k.digest).keys.add(k)
+			sh := r.shard(k.digest)
+			sh.keys.add(k)
+			k.place = 0
+			sh.watch(&k.due, k.at)
 		}
-		for d, records := range from.shards[i].ended {
-			sh := r.shard(d)
-			if sh.ended == nil {
-				sh.ended = make(map[digest]algo.Ended)
-			}
-			sh.ended[d] = records
+		for d, e := range from.shards[i].ended {
+			r.shard(d).putRecords(d, e.records)
 		}
 	}
+}
+
+// putRecords adds the records of a key, which are not empty.
+func (sh *holdShard) putRecords(d digest, records algo.Ended) {
+	e := sh.addEnded(d)
+	e.records = records
+	sh.watch(&e.due, records[0].Deadline)
 }
 
 func (r *region) takeOver(from *shard, now int64) error {
@@ -155,20 +171,14 @@ func (r *region) takeOver(from *shard, now int64) error {
 func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 	sh := s.holds.shard(d)
 	if h.ended = h.ended.Expire(now); len(h.ended) > 0 {
-		if sh.ended == nil {
-			sh.ended = make(map[digest]algo.Ended)
-		}
-		sh.ended[d] = h.ended
-		for _, record := range h.ended {
-			sh.watch(record.Deadline, d)
-		}
+		sh.putRecords(d, h.ended)
 		s.holds.used.Store(true)
 	}
 	if len(h.ledger.Holds) == 0 {
 		return
 	}
-	k := &heldKey{digest: d, ledger: h.ledger, restoredLog: h.isLog}
-	expired := k.expiredBy(now)
+	k := &heldKey{due: due{digest: d}, ledger: h.ledger, restored: &restoredKey{isLog: h.isLog}}
+	expired := k.nextAfter(now) == 0
 	if h.isLog {
 		one := s.logs.shard(d).find(d, new(keyLog))
 		if expired && (one == nil || one.resetAt <= now) {
@@ -179,7 +189,7 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 		if slot == nil {
 			return // its holds had ended, and its state had expired
 		}
-		k.restored = words{slot.at.Load(), slot.rest.Load()}.withoutVersion()
+		k.restored.words = words{slot.at.Load(), slot.rest.Load()}.withoutVersion()
 		if expired && k.restored.expiry() <= now {
 			return
 		}
@@ -187,9 +197,8 @@ func (s *Store) restoreHolds(d digest, h *restoredHolds, now int64) {
 		slot.assign(d, words{}, heldWords)
 	}
 	sh.keys.add(k)
-	for i := range k.ledger.Holds {
-		sh.watch(k.ledger.Holds[i].Deadline, d)
-	}
+	k.ledger.HasExpired(now) // sets NextDeadline
+	sh.watch(&k.due, k.ledger.NextDeadline())
 	s.holds.used.Store(true)
 }
 

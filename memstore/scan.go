@@ -51,7 +51,7 @@ func (c *collector) forgetHolds() {
 	for d := range c.held {
 		sh := c.store.holds.shard(d)
 		sh.mu.Lock()
-		if k := sh.keys.get(d); k == nil && len(sh.ended[d]) == 0 {
+		if k := sh.keys.get(d); k == nil && len(sh.records(d)) == 0 {
 			c.holds(sh, d, nil, false)
 		}
 		sh.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *collector) slot(index int, s *slot) {
 // none either. The caller holds sh.mu.
 func (c *collector) holds(sh *holdShard, d digest, k *heldKey, isLog bool) {
 	_, before := c.held[d]
-	ended := sh.ended[d]
+	ended := sh.records(d)
 	if k == nil && len(ended) == 0 {
 		if before {
 			delete(c.held, d)

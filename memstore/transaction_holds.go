@@ -35,7 +35,7 @@ func (x *transaction) accountOf(c *debit) algo.Account {
 	if c.rule != nil {
 		return &algo.StateAccount{Step: c.rule.corrector, State: c.target.state}
 	}
-	c.target.held.bindLog(c.logRule)
+	c.target.holds.bindLog(c.target.held, c.logRule)
 	return &logTarget{LogAccount: algo.LogAccount{Step: c.logRule.step, Log: c.target.log}, store: x.store, target: c.target}
 }
 

@@ -103,9 +103,9 @@ func readRecords(b []byte, t int64) (ledger algo.Ledger, _ int64, ok bool) {
 		return ledger, t, false
 	}
 	for b = b[at:]; len(b) > 0; b = b[recordBytes:] {
-		h := algo.Hold{Units: doubleAt(b, 16), Deadline: doubleAt(b, 24), ChargedAt: doubleAt(b, 32)}
+		h := algo.Hold{Deadline: doubleAt(b, 24), ChargedAt: doubleAt(b, 32)}
 		copy(h.ID[:], b[:recordNameBytes])
-		h.Kind = algo.HoldKind(binary.LittleEndian.Uint32(b[40:]) / holdKind)
+		h.Set(doubleAt(b, 16), algo.HoldKind(binary.LittleEndian.Uint32(b[40:])/holdKind))
 		ledger.Add(h)
 	}
 	return ledger, t, true
