@@ -17,8 +17,8 @@ var allZones = flag.Bool("all-zones", false, "compare all zones of the database 
 
 // zones have rules at which calendars often go wrong: differences of parts of an hour, a
 // skipped day, gaps at midnight, two changes in a month, and a change of two hours.
-// The short tests compare some of them, and the long tests all of them with Intl, which is
-// faster than zoneinfo.
+// The short tests compare some of them, and the long tests all of them with Intl, which
+// is faster than zoneinfo.
 var zones = []string{
 	"Pacific/Apia", "America/Sao_Paulo", "Antarctica/Troll", "Asia/Kathmandu", "Australia/Lord_Howe", "Africa/Monrovia", "Asia/Gaza",
 	"Europe/Dublin", "Europe/Berlin", "America/St_Johns", "Africa/Casablanca", "Pacific/Kwajalein", "America/New_York", "Asia/Kolkata", "UTC",
