@@ -119,13 +119,13 @@ func (d *configDiff) result(report *replay.Report, skipped int64) *diffResult {
 	for name, n := range c.policies {
 		r.Policies = append(r.Policies, diffPolicy{name, n})
 	}
-	slices.SortFunc(r.Policies, func(a, b diffPolicy) int {
+	slices.SortStableFunc(r.Policies, func(a, b diffPolicy) int {
 		return cmp.Or(cmp.Compare(b.Newly, a.Newly), cmp.Compare(a.Policy, b.Policy))
 	})
 	for _, k := range c.keys {
 		r.Worst = append(r.Worst, *k)
 	}
-	slices.SortFunc(r.Worst, func(a, b keyDiff) int { return cmp.Or(cmp.Compare(b.Newly, a.Newly), cmp.Compare(a.Key, b.Key)) })
+	slices.SortStableFunc(r.Worst, func(a, b keyDiff) int { return cmp.Or(cmp.Compare(b.Newly, a.Newly), cmp.Compare(a.Key, b.Key)) })
 	r.Worst = r.Worst[:min(len(r.Worst), worstDiffKeys)]
 	return r
 }

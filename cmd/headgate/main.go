@@ -82,8 +82,8 @@ func rootCommand() *cobra.Command {
 		serveCommand(), initCommand(), configCommand(), storeCommand(), serviceCommand(), explainCommand(), keyCommand(), overrideCommand(),
 		replayCommand(),
 		benchCommand(), demoCommand(), versionCommand(), checkCommand(),
-		manCommand(),
 	)
+	root.AddCommand(manualCommands()...)
 	root.SetHelpCommand(helpCommand())
 	addCompletion(root)
 	completeFlagValues(root)

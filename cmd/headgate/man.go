@@ -1,3 +1,5 @@
+//go:build !nomanual
+
 package main
 
 import (
@@ -10,10 +12,10 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// manCommand returns the hidden command “headgate man”, with which packages make their
-// manual pages.
-func manCommand() *cobra.Command {
-	return &cobra.Command{
+// manualCommands returns the hidden command “headgate man”, with which a release makes
+// the manual pages. Released programs do not contain it: its Markdown parser has 270 kB.
+func manualCommands() []*cobra.Command {
+	return []*cobra.Command{{
 		Use:    "man FOLDER",
 		Short:  "Write the manual pages of all commands into a folder",
 		Hidden: true,
@@ -23,7 +25,7 @@ func manCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeManual(cmd.Root(), args[0])
 		},
-	}
+	}}
 }
 
 // writeManual writes one page of section 1 for each command into folder, which it

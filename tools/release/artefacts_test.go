@@ -24,7 +24,7 @@ const (
 	testTarget = "linux/amd64"
 	// maxBinary is the maximum size of a binary in bytes. A package that executes a
 	// template would add about 14 MB: see ADR 47.
-	maxBinary = 26_000_000
+	maxBinary = 25_000_000
 )
 
 // TestArtefacts builds a release for linux/amd64 once and uses each artefact as its users

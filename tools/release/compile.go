@@ -12,20 +12,25 @@ import (
 
 // compile builds the static binary of target, unless it exists. The linker records the
 // commit instead of -buildvcs, so that builds from a clone, from a linked worktree and
-// from an archive of the sources are equal. The tag leaves out gRPC's tracing pages:
-// see ADR 47.
+// from an archive of the sources are equal. The tags leave out gRPC's tracing pages
+// and the writer of manual pages: see ADR 47.
 func (r *release) compile(target string) error {
 	path := r.binary(target)
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
+	return r.compileInto(path, target, "grpcnotrace,nomanual")
+}
+
+// compileInto builds the program for target, with these build tags, into the file path.
+func (r *release) compileInto(path, target, tags string) error {
 	goos, goarch, found := strings.Cut(target, "/")
 	if !found {
 		return fmt.Errorf("target %q must be like linux/amd64", target)
 	}
 	stamp := fmt.Sprintf("-s -w -X main.releaseVersion=%s -X main.releaseCommit=%s -X main.releaseDate=%s",
 		r.commit.Version, r.commit.Hash, r.commit.Time.Format(time.RFC3339))
-	cmd := exec.Command("go", "build", "-trimpath", "-tags=grpcnotrace", "-buildvcs=false", "-ldflags", stamp, "-o", path, "./cmd/headgate")
+	cmd := exec.Command("go", "build", "-trimpath", "-tags="+tags, "-buildvcs=false", "-ldflags", stamp, "-o", path, "./cmd/headgate")
 	cmd.Dir, cmd.Stderr = r.source, os.Stderr
 	// Settings of this machine that would change the code are set to their defaults.
 	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=",
@@ -37,8 +42,8 @@ func (r *release) compile(target string) error {
 // binary for this machine generates them.
 func (r *release) writeExtras() error {
 	host := runtime.GOOS + "/" + runtime.GOARCH
-	program := r.binary(host)
-	if err := r.compile(host); err != nil {
+	program := filepath.Join(r.work, "with-manual")
+	if err := r.compileInto(program, host, "grpcnotrace"); err != nil {
 		return err
 	}
 	extras := filepath.Join(r.work, "extras")

@@ -71,7 +71,7 @@ func (o *Outages) Unavailable() (nodes []Outage) {
 	for _, n := range o.nodes {
 		nodes = append(nodes, n)
 	}
-	slices.SortFunc(nodes, func(a, b Outage) int { return cmp.Or(strings.Compare(a.Node, b.Node), a.Since.Compare(b.Since)) })
+	slices.SortStableFunc(nodes, func(a, b Outage) int { return cmp.Or(strings.Compare(a.Node, b.Node), a.Since.Compare(b.Since)) })
 	return nodes
 }
 

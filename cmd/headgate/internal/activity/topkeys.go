@@ -174,7 +174,7 @@ func (t *TopKeys) Keys(now int64) (all []KeyCount) {
 	for i := range t.shards {
 		all = append(all, t.shards[i].keys(now)...)
 	}
-	slices.SortFunc(all, func(a, b KeyCount) int {
+	slices.SortStableFunc(all, func(a, b KeyCount) int {
 		return cmp.Or(cmp.Compare(b.Count-b.Error, a.Count-a.Error), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Hash, b.Hash))
 	})
 	return all

@@ -92,7 +92,7 @@ func readAll(folder string, opts FolderOptions) ([]File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("envoyconfig: %w", err)
 	}
-	slices.SortFunc(r.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(r.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	return r.files, nil
 }
 

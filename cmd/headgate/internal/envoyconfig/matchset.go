@@ -21,7 +21,7 @@ func (m *Matcher) MatchSet(d *Domain, entries []Entry) *Rule {
 	if len(entries) == 0 || len(entries) > maxSetEntries {
 		return nil
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Key, b.Key) })
 	visits := maxSetVisits
 	return m.matchSet(&d.top, 0, &visits)
 }

@@ -143,5 +143,5 @@ func compareIDs(a, b ID) int {
 
 // sortEntries sorts entries by their ids.
 func sortEntries(all []Entry) {
-	slices.SortFunc(all, func(a, b Entry) int { return compareIDs(a.ID(), b.ID()) })
+	slices.SortStableFunc(all, func(a, b Entry) int { return compareIDs(a.ID(), b.ID()) })
 }

@@ -116,7 +116,7 @@ func (l *Live) List() Snapshot {
 	for _, e := range l.engine.ActiveConfig().IgnoredLive() {
 		snapshot.Ignored = append(snapshot.Ignored, Ignored{ID{e.Policy, e.Target}, e.Err})
 	}
-	slices.SortFunc(snapshot.Ignored, func(a, b Ignored) int { return compareIDs(a.ID, b.ID) })
+	slices.SortStableFunc(snapshot.Ignored, func(a, b Ignored) int { return compareIDs(a.ID, b.ID) })
 	return snapshot
 }
 
