@@ -56,6 +56,9 @@ func TestStore(t *testing.T) {
 // Joining is disabled, so that each call is a separate gets and cas.
 func TestStoreMultipleServers(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("the long tests run the suite on several servers")
+	}
 	servers := []*testserver.MemcachedServer{testserver.Memcached(t), testserver.MemcachedUnix(t), testserver.Memcached(t)}
 	suite(1_500, servers...).Run(t, func(t *testing.T) headgate.Store {
 		o := &memcachedstore.Options{Timeout: longTimeout, Ephemeral: true, DisableJoin: true, MaxTries: 1000}

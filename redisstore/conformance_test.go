@@ -113,7 +113,10 @@ func TestConformanceModes(t *testing.T) {
 		{"no denial cache", redisstore.Options{Timeout: longTimeout, DenialCacheTTL: -1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if (testing.Short() || raceEnabled()) && c.opts.NoBatching != (c.opts.DenialCacheTTL < 0) {
+			if testing.Short() && !raceEnabled() && c.name != "default" {
+				return // the long tests have the other modes
+			}
+			if raceEnabled() && c.opts.NoBatching != (c.opts.DenialCacheTTL < 0) {
 				return // the first and the second mode run all of the code
 			}
 			o := storetest.Options{}
@@ -129,6 +132,9 @@ func TestConformanceModes(t *testing.T) {
 
 // A sliding log of three entries already has chunks.
 func TestConformanceLogChunks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long tests run the whole suite with chunks")
+	}
 	server := testserver.Redis(t)
 	k := ttlInspector{t, func() []*testserver.RedisServer { return []*testserver.RedisServer{server} }}
 	conformance(t, storetest.Options{}, k, func(t *testing.T) headgate.Store {
@@ -161,6 +167,9 @@ func TestConformanceCluster(t *testing.T) {
 }
 
 func TestConformanceSentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("behind a Sentinel is the same server; the long tests run the suite on it")
+	}
 	guarded := testserver.Sentinel(t, testserver.Steady())
 	master := guarded.Master(t)
 	k := ttlInspector{t, func() []*testserver.RedisServer { return []*testserver.RedisServer{master} }}

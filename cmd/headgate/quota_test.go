@@ -199,6 +199,9 @@ func quotaFolder(t *testing.T) string {
 // limit, while a stream is ended, a service is killed, and Redis is stopped.
 func TestQuotasOnRedis(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("this test takes twenty seconds")
+	}
 	redis, folder := testserver.Redis(t), quotaFolder(t)
 	var services []*launched
 	var addrs []string
@@ -215,17 +218,15 @@ func TestQuotasOnRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitAdmitted(t, "after a service was killed", envoys)
-	if !testing.Short() {
-		redis.Stop()
-		eventually(t, "no assignment is valid while Redis is stopped", func() bool {
-			before := envoys[0].admitted() + envoys[1].admitted()
-			_, denied := envoys[0].Log()
-			eventually(t, "Envoy 1 denies requests", func() bool { _, now := envoys[0].Log(); return now > denied+1000 })
-			return envoys[0].admitted()+envoys[1].admitted() == before
-		})
-		redis.Continue()
-		awaitAdmitted(t, "after Redis has continued", envoys)
-	}
+	redis.Stop()
+	eventually(t, "no assignment is valid while Redis is stopped", func() bool {
+		before := envoys[0].admitted() + envoys[1].admitted()
+		_, denied := envoys[0].Log()
+		eventually(t, "Envoy 1 denies requests", func() bool { _, now := envoys[0].Log(); return now > denied+1000 })
+		return envoys[0].admitted()+envoys[1].admitted() == before
+	})
+	redis.Continue()
+	awaitAdmitted(t, "after Redis has continued", envoys)
 	judge()
 	if strings.Contains(services[1].text(), "panic") {
 		t.Error(services[1].text())

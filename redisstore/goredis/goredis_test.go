@@ -24,6 +24,9 @@ func TestStore(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long tests run the suite on a cluster")
+	}
 	cluster := testserver.Cluster(t, 3, 0)
 	o := conformance()
 	o.NonAtomic = true
