@@ -233,7 +233,7 @@ func TestSignalsWhileWaitingForEnvoyGateway(t *testing.T) {
 	g.start("HEADGATE_CONFIG="+file, "REDIS_PERSECOND=true")
 	g.service.mustListen(t, 0) // it listens nowhere yet; its log is read
 	eventually(t, "the control plane is asked", func() bool { return len(g.plane.Requests()) > 0 })
-	eventually(t, "what is odd is told", func() bool { return strings.Contains(g.service.text(), "REDIS_PERSECOND has no effect") })
+	eventually(t, "the variable without effect is logged", func() bool { return strings.Contains(g.service.text(), "REDIS_PERSECOND has no effect") })
 	if err := g.service.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ var looks = []chromium.View{
 var layout = &chromium.Layout{
 	Long: map[string]string{
 		"rate": "1,234,567", "denied-share": "> 99.99 %", "denied-rate": "1,234,567/s · 123,456,789 in 3 min", "p99": "1,234 ms",
-		"store-note": "2 nodes are unavailable", "enforcement": "Shadow: nobody is denied", "link": "slow: waiting for the service",
+		"store-note": "2 nodes are unavailable", "enforcement": "Shadow: no request is denied", "link": "slow: waiting for the service",
 		"config-note": "configuration 123; the current file is invalid",
 		"readout":     "23:59:59 · per second: 1,234,567 allowed, 1,234,567 denied, 1,234,567 would be denied, p99 1,234 ms",
 	},

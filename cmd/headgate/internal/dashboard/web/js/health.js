@@ -35,7 +35,7 @@ export function showTraffic(series, view) {
   return all;
 }
 
-const ENFORCEMENT = { on: 'On', shadow: 'Shadow: nobody is denied', off: 'Off: everybody is allowed' };
+const ENFORCEMENT = { on: 'On', shadow: 'Shadow: no request is denied', off: 'Off: all requests are allowed' };
 
 export function showStatus(status) {
   const { store, config } = status;

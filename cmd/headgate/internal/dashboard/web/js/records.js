@@ -14,7 +14,7 @@ export class Denials {
 
   async poll() {
     const { denials, omitted } = await this.api.get('denials', { policy: unkey(this.address.get('policy')) ?? '', n: DENIALS });
-    let number = 0; // entries have no id: equal ones are told apart by their order
+    let number = 0; // entries have no id: equal ones differ by their order
     const seen = new Map();
     const entries = denials.map((denial) => {
       const text = JSON.stringify(denial);
