@@ -37,8 +37,12 @@ func (b *Browser) LayoutFaults(t testing.TB, layout *Layout, style string) []str
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Eval[[]string](t, b, fmt.Sprintf("(%s)(%q, %s)", layoutFaults, style, settings))
+	return Eval[[]string](t, b, fmt.Sprintf("%s.then(() => (%s)(%q, %s))", nextFrame, layoutFaults, style, settings))
 }
+
+// nextFrame waits until the page has been drawn. Before that, observers of sizes have not
+// run, so a chart may still have its former width.
+const nextFrame = `new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))`
 
 const layoutFaults = `(style, { long, ignored, scrolls, boxes: boxed, bar: barSelector }) => {
 	const sheet = new CSSStyleSheet();
