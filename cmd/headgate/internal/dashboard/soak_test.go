@@ -82,8 +82,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// least returns the lowest figures of samples. The page allocates while it is measured, so
-// one sample may be too high.
+// least returns the lowest figures of samples. The page allocates while it is measured,
+// so one sample may be too high.
 func least(samples []sample) sample {
 	one := samples[0]
 	for _, s := range samples {
