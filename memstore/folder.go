@@ -272,6 +272,9 @@ func (s *Store) imageBytes() (n int64) {
 			n += int64(r.shards[i].used) * savedSlotBytes
 		}
 	}
+	for name, d := range s.documents.byName {
+		n += int64(len(name) + len(d.Content))
+	}
 	logs := s.logs.stats()
 	return n + int64(logs.singles+logs.keys)*savedLogBytes + int64(logs.entries)*logEntryBytes
 }
