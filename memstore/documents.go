@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	"github.com/headgate/headgate"
@@ -51,38 +52,47 @@ func (x *documents) markChanged(name string) {
 	}
 }
 
-// changedDocuments adds the records of the documents that have changed, and marks them as
-// saved.
-func (c *collector) changedDocuments() {
-	x := &c.store.documents
+// takeChanged returns the documents that have changed, and marks them as saved. If all is
+// true, these are all documents, and others may have been removed.
+func (x *documents) takeChanged() (changed map[string]headgate.Document, all bool) {
 	x.mu.Lock()
-	if x.all {
-		c.frame = appendDocument(c.frame, "", headgate.Document{})
-		c.allDocuments()
-	}
-	for name := range x.changed {
-		c.frame = appendDocument(c.frame, name, x.byName[name])
+	defer x.mu.Unlock()
+	if all = x.all; all {
+		changed = maps.Clone(x.byName)
+	} else if len(x.changed) > 0 {
+		changed = make(map[string]headgate.Document, len(x.changed))
+		for name := range x.changed {
+			changed[name] = x.byName[name]
+		}
 	}
 	clear(x.changed)
 	x.all = false
-	x.mu.Unlock()
-	c.flushIfLarge()
+	return changed, all
 }
 
-// allDocuments adds the records of all documents, whose mutex must be locked.
-func (c *collector) allDocuments() {
-	for name, d := range c.store.documents.byName {
-		c.frame = appendDocument(c.frame, name, d)
+// changedDocuments adds the records of the documents that have changed.
+func (c *collector) changedDocuments() {
+	changed, all := c.store.documents.takeChanged()
+	if all {
+		c.frame = appendDocument(c.frame, "", headgate.Document{})
 	}
+	c.documents(changed)
 }
 
-// imageOfDocuments adds all documents.
+// imageOfDocuments adds the records of all documents.
 func (c *collector) imageOfDocuments() {
 	x := &c.store.documents
 	x.mu.Lock()
-	c.allDocuments()
+	all := maps.Clone(x.byName)
 	x.mu.Unlock()
-	c.flushIfLarge()
+	c.documents(all)
+}
+
+func (c *collector) documents(all map[string]headgate.Document) {
+	for name, d := range all {
+		c.frame = appendDocument(c.frame, name, d)
+		c.flushIfLarge()
+	}
 }
 
 var _ headgate.DocumentStore = (*Store)(nil)

@@ -41,8 +41,8 @@ func documents(t *testing.T, s *memstore.Store, names []string) map[string]strin
 }
 
 // TestFolderSavesDocuments changes and removes documents. A copy of the folder after each
-// sync has the same ones, with the same versions, and so has the store after it was closed
-// and opened, also with other bounds.
+// sync has the same ones, with the same versions, and so has the store after it was
+// closed and opened, also with other bounds.
 func TestFolderSavesDocuments(t *testing.T) {
 	folder := t.TempDir()
 	opts := &memstore.FolderOptions{Options: memstore.Options{MaxEntries: 3000}, Sync: time.Minute}
