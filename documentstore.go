@@ -46,7 +46,7 @@ type Document struct {
 // it, such as a list of overrides. All processes with the same store and namespace have
 // the same documents. A document never expires. It is as durable as the store: memcached
 // forgets it after a restart and may evict it, and package memstore keeps it in the
-// process.
+// process, or in a folder.
 //
 // A name has 1 to 64 lower-case letters, digits and hyphens. A content has at most
 // [MaxDocumentBytes]. The methods may be called concurrently; each is one atomic

@@ -30,6 +30,7 @@ func writtenFolder(t *testing.T) (file string, states []string) {
 			allow(t, newLimiter(t, s, string(a), a, "1000/24h"), headgate.InstantOf(time.Now()), fmt.Sprint(i%2), int64(i+1))
 		}
 		hold(t, s, i)
+		saveDocument(t, s, "note", fmt.Sprint("round ", i))
 		syncNow(t, s)
 		states = append(states, remaining(t, s))
 	}
@@ -61,7 +62,11 @@ func remaining(t *testing.T, s *memstore.Store) string {
 			text = append(text, fmt.Sprint(d.Remaining))
 		}
 	}
-	return strings.Join(text, " ")
+	d, err := s.LoadDocument(t.Context(), "note", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(append(text, fmt.Sprintf("%d:%q", d.Version, d.Content)), " ")
 }
 
 // openDamaged opens a folder with the given content of its state file, and returns what

@@ -3,6 +3,7 @@ package memstore
 import (
 	"encoding/binary"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/algo"
 )
 
@@ -32,7 +33,10 @@ const (
 	// records of ended holds (4 each), and these. The record of a key's state in the
 	// same group is that of the same moment.
 	savedHolds
-	// Number 6 is reserved for documents.
+	// savedDocument: the length of the name (1 byte) and the name, the version (8), and
+	// the length of the content (4) and the content. The version is 0 if the document
+	// was removed. Without a name, all documents were removed.
+	savedDocument
 )
 
 const (
@@ -134,4 +138,11 @@ func appendHolds(b []byte, isLog bool, d digest, l *algo.Ledger, ended algo.Ende
 		b = appendUint64s(append(b, ended[i].ID[:]...), uint64(ended[i].Deadline))
 	}
 	return b
+}
+
+// appendDocument adds the record of a document, or of its removal.
+func appendDocument(b []byte, name string, d headgate.Document) []byte {
+	b = append(append(b, savedDocument, byte(len(name))), name...)
+	b = appendUint64s(b, uint64(d.Version))
+	return append(binary.LittleEndian.AppendUint32(b, uint32(len(d.Content))), d.Content...)
 }

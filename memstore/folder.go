@@ -116,9 +116,9 @@ type Restored struct {
 }
 
 // Open returns a store whose state is saved in a folder and survives a restart: units
-// spent, sliding logs, open holds and leases. The folder is created if it does not exist,
-// with access for this user only. opts may be nil. The caller must call Close after the
-// last decision: then nothing is forgotten.
+// spent, sliding logs, open holds, leases and documents. The folder is created if it does
+// not exist, with access for this user only. opts may be nil. The caller must call Close
+// after the last decision: then nothing is forgotten.
 //
 // Decisions are made in memory, as by a store of [New]. A goroutine saves what has
 // changed, in intervals of [FolderOptions.Sync]. A crash of the program or the machine
@@ -271,6 +271,9 @@ func (s *Store) imageBytes() (n int64) {
 		for i := range r.shards {
 			n += int64(r.shards[i].used) * savedSlotBytes
 		}
+	}
+	for name, d := range s.documents.byName {
+		n += int64(len(name) + len(d.Content))
 	}
 	logs := s.logs.stats()
 	return n + int64(logs.singles+logs.keys)*savedLogBytes + int64(logs.entries)*logEntryBytes

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -80,6 +81,8 @@ func (p *replayer) apply(payload []byte) error {
 			err = p.clearLogs(r)
 		case savedHolds:
 			err = p.holds(r)
+		case savedDocument:
+			err = p.document(r)
 		default:
 			err = fmt.Errorf("unknown record kind %d", kind)
 		}
@@ -268,5 +271,27 @@ func (p *replayer) holds(r *record) error {
 	if delete(p.held, d); holds+ended > 0 && r.err == nil {
 		p.held[d] = h
 	}
+	return nil
+}
+
+// document reads a document, or that it was removed.
+func (p *replayer) document(r *record) error {
+	name := string(r.bytes(int(r.byte())))
+	version, content := headgate.DocumentVersion(r.uint64()), bytes.Clone(r.bytes(r.uint32()))
+	if r.err != nil {
+		return nil
+	}
+	all := &p.store.documents
+	if name == "" {
+		clear(all.byName)
+		return nil
+	}
+	if err := headgate.ValidateDocument(name, content); err != nil {
+		return err
+	}
+	if (version == 0) != (len(content) == 0) {
+		return fmt.Errorf("document %q has version %d and %d bytes", name, version, len(content))
+	}
+	all.set(name, headgate.Document{Version: version, Content: content})
 	return nil
 }

@@ -124,6 +124,7 @@ func (s *Store) takeOver(from *Store, now int64) error {
 	s.logs.overflow.keys = from.logs.overflow.keys
 	s.logs.overflowUsed.Store(from.logs.overflowUsed.Load())
 	s.holds.takeOver(&from.holds)
+	s.documents.byName = from.documents.byName
 	return nil
 }
 
@@ -216,4 +217,5 @@ func (s *Store) track() {
 		s.logs.shards[i].changes.tracked = true
 	}
 	s.logs.overflow.changes.tracked = true
+	s.documents.tracked = true
 }

@@ -40,6 +40,7 @@ func (c *collector) changes() {
 		c.changedLogs(&s.logs.shards[i], i)
 	}
 	c.changedOverflowLogs()
+	c.changedDocuments()
 	if len(c.held) > c.maxHeld {
 		c.forgetHolds()
 	}
@@ -246,7 +247,7 @@ func (c *collector) changedOverflowLogs() {
 // parts returns the number of parts of an image.
 func (c *collector) parts() int {
 	s := c.store
-	return len(s.keys.shards) + len(s.overflow.shards) + len(s.logs.shards) + 1 + len(s.holds.shards)
+	return len(s.keys.shards) + len(s.overflow.shards) + len(s.logs.shards) + 1 + len(s.holds.shards) + 1
 }
 
 // imagePart adds the records of a part of the state that has not expired by now,
@@ -268,7 +269,11 @@ func (c *collector) imagePart(part int, now int64) {
 		c.imageOfOverflowLogs(now)
 		return
 	}
-	c.imageOfEnded(&s.holds.shards[part-1], now)
+	if part--; part < len(s.holds.shards) {
+		c.imageOfEnded(&s.holds.shards[part], now)
+		return
+	}
+	c.imageOfDocuments()
 }
 
 // imageOfSlots adds all slots that are not empty. One that has expired is free, but not

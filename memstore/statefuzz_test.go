@@ -25,6 +25,9 @@ func savedFolder(t testing.TB) []byte {
 			use(t, s, a.Name, key)
 		}
 	}
+	if _, err := s.SaveDocument(t.Context(), "a", 0, []byte("content")); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

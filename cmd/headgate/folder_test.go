@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +64,42 @@ func TestStoppedServiceForgetsNothing(t *testing.T) {
 	p := launch(t, 1, flags...)
 	if !strings.Contains(p.text(), "state restored after an irregular stop") {
 		t.Errorf("the log has no line about the process that was killed:\n%s", p.text())
+	}
+}
+
+// TestRestartKeepsOverrides sets an override, and stops and starts the service.
+func TestRestartKeepsOverrides(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	config := filepath.Join(folder, "headgate.yaml")
+	if err := os.WriteFile(config, []byte("policies:\n  api: {limits: [100/1h]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{
+		"--store", "memory://" + folder + "/state", "--http-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0", "--resp-addr", "off", "--grpc-addr", "off",
+		"--config", config,
+	}
+	p := launch(t, 2, flags...)
+	set := exec.Command("headgate", "override", "set", "api", "key:acme", "7/1h", "--reason", "launch", "--admin-addr", p.addrs["admin"])
+	if out, err := set.CombinedOutput(); err != nil {
+		t.Fatalf("override set: %v\n%s", err, out)
+	}
+	terminated(t, p)
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	p = launch(t, 2, flags...)
+	r, err := http.Post("http://"+p.addrs["http"]+"/v1/check", "application/json", strings.NewReader(`{"policy":"api","key":"acme"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var answer checkAnswer
+	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.Limit != 7 {
+		t.Errorf("after a restart: got %+v, error %v want the limit 7 of the override", answer, err)
+	}
+	if _, body := p.operator(t, "/admin/v1/overrides"); !strings.Contains(body, `"launch"`) {
+		t.Errorf("after a restart: got overrides %s want the reason", body)
 	}
 }
 
