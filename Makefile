@@ -41,6 +41,8 @@ SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKee
 CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -Ev '/(algo|leasemodel|calendar|docs|docsite|language|testrules|dependencies|modules)$$' | sed 's,^$(CURDIR),.,')
 # Tests that compare the Lua scripts with Go.
 SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
+# Tests without a short form that take long: test-full leaves them out, because make test has run them.
+UNSHORTENED := ^TestMinimalACL|^TestFirstScreen|^TestLeasesExpireTogether|^TestHoldsExpireTogether|^TestThousandsOf|^TestLoginForms|^TestLogMatchesAlgo|^TestQuotasInMemory|^TestCrowdOnOneKey|^TestContractMatches|^TestReleaseRejects
 # The packages with tests that have a short form, those with the longest tests first.
 SHORTENED = ./redisstore ./algo $$(grep -rl --include=*.go 'testing\.Short()' . | xargs -n1 dirname | sort -u | grep -v ^./tools)
 
@@ -118,7 +120,7 @@ test-long: test-full test-race test-lowest test-bench test-release lint ## Run a
 # goroutines, other tests without goroutines, and tests that mostly wait for other programs.
 .PHONY: test-full
 test-full: setup-long
-	go test -vet=off -skip '$(PROGRAMS)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
+	go test -vet=off -skip '$(PROGRAMS)|$(UNSHORTENED)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
 
 # The race detector, and at the same time two additional algorithms. The latter prove that
 # packages read the table of algorithms and do not compare names.

@@ -7,4 +7,4 @@ package algo_test
 const raceDetector = false
 
 // stepsPerTest is the number of random steps per property and algorithm.
-const stepsPerTest = 20_000
+const stepsPerTest = 15_000

@@ -13,7 +13,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 1, "seed of every random test")
-	stepsFlag = flag.Int("steps", 600_000, "steps in which the Go and the Lua text of all algorithms together are compared; holds have half as many")
+	stepsFlag = flag.Int("steps", 400_000, "steps in which the Go and the Lua text of all algorithms together are compared; holds have half as many")
 )
 
 // TestGoMatchesLua executes random steps over the whole accepted range with the Go and
