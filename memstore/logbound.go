@@ -44,7 +44,7 @@ func (b *logBound) Apply(_ context.Context, now headgate.Instant, key string, v 
 		if k != nil {
 			b.step.Refund(&k.log, t, cost)
 			k.resetAt = b.step.ResetAt(&k.log)
-			logs.save(sh, d, k)
+			k = logs.save(sh, d, k)
 		}
 		if b.store.holds.used.Load() { // a refund does not return units on lease
 			k = b.expireHolds(sh, k, d, t, v)

@@ -49,13 +49,10 @@ func (b *logBound) changeHeld(sh *logShard, holds *holdShard, held *heldKey, k *
 	sh.markChanged(d)
 	if k = a.k; k != nil {
 		k.resetAt = b.step.ResetAt(&k.log)
-		b.store.logs.save(sh, d, k)
+		k = b.store.logs.save(sh, d, k)
 	}
 	if len(held.ledger.Holds) == 0 {
 		b.store.removeHeld(holds, held)
-	}
-	if k != nil && k.isSingle && k.log.Len() == 0 {
-		return nil // save has dropped the single
 	}
 	return k
 }

@@ -255,17 +255,19 @@ func (sh *logShard) keepAfter(t int64, d digest, k *keyLog) {
 	}
 }
 
-// save stores a changed log of the key with digest d. It drops a single without units.
-func (r *logRegion) save(sh *logShard, d digest, k *keyLog) {
+// save stores k, a changed log of the key with digest d. It returns k, or nil if k was a
+// single without units: save has dropped it, and k must not be saved again.
+func (r *logRegion) save(sh *logShard, d digest, k *keyLog) *keyLog {
 	sh.logChanged(d, k)
 	if !k.isSingle {
-		return // sh.keys contains k itself
+		return k // sh.keys contains k itself
 	}
 	for at, units := range k.log.Units {
 		sh.singles[d] = newSingle(at, units, k.resetAt)
-		return
+		return k
 	}
 	r.dropSingle(sh, d)
+	return nil
 }
 
 // add adds an empty log for the digest d. The log expires after the instant now, so

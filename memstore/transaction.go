@@ -330,7 +330,7 @@ func (x *transaction) rollBack() {
 	for _, t := range x.targets {
 		switch {
 		case t.keyLog != nil && !x.peek:
-			x.store.logs.save(t.logShard, t.d, t.keyLog) // drops a log that was created for this call
+			t.keyLog = x.store.logs.save(t.logShard, t.d, t.keyLog) // drops a log that was created for this call
 		case t.slot == nil:
 		case t.isNew:
 			t.slot.assign(freeDigest, t.seen, words{})

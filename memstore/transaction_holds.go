@@ -94,7 +94,7 @@ func (s *Store) saveLog(t *target) {
 		t.held = nil
 	}
 	if t.keyLog != nil {
-		s.logs.save(t.logShard, t.d, t.keyLog)
+		t.keyLog = s.logs.save(t.logShard, t.d, t.keyLog)
 	}
 }
 
