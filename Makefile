@@ -105,7 +105,7 @@ site: setup-long ## Build the documentation site for the path BASE (/) in dist/s
 # Every kind of test runs here, but with fewer steps, keys and rounds: each test defines its
 # short form for testing.Short(). Tests mostly wait for servers, so more packages than cores
 # run in parallel. One command tests all released modules, so that no module waits for the
-# last package of another. vet is part of lint.
+# last package of another. vet is a part of golangci-lint.
 .PHONY: test
 test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 	go test -short -vet=off -p $(PARALLEL) $(SHIPPED)
@@ -200,7 +200,7 @@ soak-stores: setup ## Long store tests: decisions, histories with faults, restar
 ##@ Analysis
 
 .PHONY: lint
-lint: format tidy vet staticcheck golangci-lint spelling ## Run formatting checks and static analysis
+lint: format tidy golangci-lint spelling ## Run formatting checks and static analysis
 
 .PHONY: format
 format: $(TOOLS)/.built
@@ -213,14 +213,7 @@ format: $(TOOLS)/.built
 tidy:
 	scripts/tidy
 
-.PHONY: vet
-vet:
-	$(EACH) go vet ./...
-
-.PHONY: staticcheck
-staticcheck: $(TOOLS)/.built
-	$(EACH) $(TOOLS)/staticcheck ./...
-
+# golangci-lint runs vet and staticcheck too, with the other linters of .golangci.yml.
 .PHONY: golangci-lint
 golangci-lint: $(TOOLS)/.built
 	$(EACH) $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...

@@ -24,18 +24,15 @@ import (
 // defaultAdminAddr is the default address of the admin listener.
 const defaultAdminAddr = "127.0.0.1:6070"
 
-// The bounds of a response and of a token file, in bytes.
-const (
-	maxAdminResponse = 64 << 20
-	maxTokenFile     = 4 << 10
-)
+// maxAdminResponse is the maximum size of a response, in bytes.
+const maxAdminResponse = 64 << 20
 
 // adminClient sends requests to the admin API of a running service.
 type adminClient struct {
-	addr      string
-	tokenFile string
-	timeout   time.Duration
-	asJSON    bool
+	addr    string
+	token   tokenFlag
+	timeout time.Duration
+	asJSON  bool
 }
 
 // flags defines the flags of all commands that use the admin API.
@@ -43,27 +40,11 @@ func (a *adminClient) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&a.addr, "admin-addr", "", "`address` of the admin API: host:port or URL (default "+defaultAdminAddr+")")
-	f.Var((*fileFlag)(&a.tokenFile), "admin-token-file", "`file` with the token; or set HEADGATE_ADMIN_TOKEN")
+	a.token.add(f, "admin-token", "`file` with the token; or set HEADGATE_ADMIN_TOKEN")
 	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "maximum time to wait for the response")
 	f.BoolVar(&a.asJSON, "json", false, "print the response as JSON")
 	setGroup(f, "Admin API", "admin-addr", "admin-token-file", "timeout", "json")
-	f.Var(refusedToken{}, "admin-token", "")
-	_ = f.MarkHidden("admin-token") // fails only for a flag that does not exist
 }
-
-// refusedToken is a flag that is refused: other users of the machine can read it.
-type refusedToken struct{}
-
-// String returns an empty text.
-func (refusedToken) String() string { return "" }
-
-// Set returns an error.
-func (refusedToken) Set(string) error {
-	return errors.New("other users of this machine can read the arguments of a command; set HEADGATE_ADMIN_TOKEN, or use --admin-token-file")
-}
-
-// Type returns the placeholder of the flag's value.
-func (refusedToken) Type() string { return "secret" }
 
 // base returns the URL of the admin listener.
 func (a *adminClient) base() (*url.URL, error) {
@@ -83,27 +64,6 @@ func (a *adminClient) base() (*url.URL, error) {
 		return nil, errors.New("the address of the admin API must be host:port or a URL without credentials, such as http://" + defaultAdminAddr)
 	}
 	return u, nil
-}
-
-// token returns the token, or "" if none is set.
-func (a *adminClient) token() (string, error) {
-	if a.tokenFile == "" {
-		return os.Getenv(service.Variable("admin-token")), nil
-	}
-	f, err := os.Open(a.tokenFile)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1))
-	if err != nil {
-		return "", err
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" || len(text) > maxTokenFile || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("%s is not a token; the file must have one line of at most %d bytes", a.tokenFile, maxTokenFile)
-	}
-	return token, nil
 }
 
 // do sends a request and returns the response body. body is nil for a GET request.
@@ -127,7 +87,7 @@ func (a *adminClient) do(ctx context.Context, path string, body any) ([]byte, er
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	token, err := a.token()
+	token, err := a.token.value()
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,8 @@ const benchHelp = `Measure the throughput and the latency of a running service:
     redis://127.0.0.1:6380  CL.THROTTLE with --limit, or HG.CHECK with --policy;
                             with a password: redis://default:PASSWORD@host:port
 
-https://, grpcs:// and rediss:// use TLS; see --ca, --cert and --key.
+https://, grpcs:// and rediss:// use TLS; see --ca, --cert and --key. If the
+HTTP API has tokens, bench needs one with the scope check.
 
 Each call uses a key that is chosen randomly from --keys keys. The calls
 consume units. Their state is stored under keys that begin with bench:, and
@@ -42,7 +43,7 @@ The exit status is 1 if a call failed.`
 
 // benchCommand returns the command “headgate bench”.
 func benchCommand() *cobra.Command {
-	opts, limit, files := load.Options{}, "", tlsfiles.Files{}
+	opts, limit, files, token := load.Options{}, "", tlsfiles.Files{}, tokenFlag{}
 	cmd := &cobra.Command{
 		Use:   "bench URL",
 		Short: "Measure the throughput and latency of a running service",
@@ -59,6 +60,9 @@ func benchCommand() *cobra.Command {
 				return fmt.Errorf("--limit: %w", err)
 			}
 			if opts.TLS, err = benchTLS(args[0], &files); err != nil {
+				return err
+			}
+			if opts.Token, err = token.value(); err != nil {
 				return err
 			}
 			if opts.Duration <= 0 {
@@ -82,6 +86,7 @@ func benchCommand() *cobra.Command {
 	f.StringVar(&opts.Policy, "policy", "", "policy of each call, instead of a limit (HTTP, Redis)")
 	f.StringVar(&opts.Domain, "domain", "headgate", "domain of Envoy calls")
 	f.StringVar(&opts.Entry, "entry", "key", "key of the descriptor entry in Envoy calls")
+	token.add(f, "http-token", "`file` with the token of the HTTP API; or set HEADGATE_HTTP_TOKEN")
 	addTLSFlags(f, &files)
 	return cmd
 }

@@ -54,11 +54,11 @@ type explaining struct {
 	asJSON  bool
 }
 
-// explainCommand returns the command “headgate explain”.
 // requestFlags are the flags that describe a request, for which --policy and --key are
 // the alternative.
 var requestFlags = []string{"method", "host", "path", "header", "remote-addr"}
 
+// explainCommand returns the command “headgate explain”.
 func explainCommand() *cobra.Command {
 	var x explaining
 	cmd := &cobra.Command{

@@ -45,6 +45,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		kind, _ := pflag.UnquoteUsage(value.GetFlag())
 		return fmt.Errorf("%s requires a value: %s", dashed(value.GetSpecifiedName(), value.GetSpecifiedShortnames()), kind)
 	case errors.As(err, &invalid):
+		if _, isToken := invalid.GetFlag().Value.(refusedToken); isToken { // without the value
+			return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+		}
 		if kind := flagKinds[invalid.GetFlag().Value.Type()]; kind != "" {
 			return fmt.Errorf("--%s: %.40q is not %s", invalid.GetFlag().Name, invalid.GetValue(), kind)
 		}

@@ -19,6 +19,7 @@ type httpClient struct {
 	url       string
 	limit     string
 	policy    string
+	header    http.Header
 	transport *http.Transport
 	body      bytes.Buffer
 	answered  bool // whether the server has sent an HTTP response
@@ -30,12 +31,16 @@ func openHTTP(u *url.URL, opts *Options) func(context.Context) (client, error) {
 	if at.Path == "" || at.Path == "/" {
 		at.Path = "/v1/check"
 	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if opts.Token != "" {
+		header.Set("Authorization", "Bearer "+opts.Token)
+	}
 	return func(context.Context) (client, error) {
 		transport := &http.Transport{
 			DialContext: (&net.Dialer{Timeout: callTimeout}).DialContext, MaxConnsPerHost: 1, DisableCompression: true,
 			ForceAttemptHTTP2: at.Scheme == "https", TLSClientConfig: opts.clientTLS(at.Hostname()),
 		}
-		return &httpClient{url: at.String(), limit: opts.Limit.String(), policy: opts.Policy, transport: transport}, nil
+		return &httpClient{url: at.String(), limit: opts.Limit.String(), policy: opts.Policy, header: header, transport: transport}, nil
 	}
 }
 
@@ -70,7 +75,7 @@ func (c *httpClient) checkOne(ctx context.Context, key string) (allowed bool, er
 	if err != nil {
 		return false, err
 	}
-	r.Header["Content-Type"] = []string{"application/json"}
+	r.Header = c.header // a RoundTripper does not change it
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
 		return false, c.explained(r.URL.Host, err)

@@ -40,6 +40,7 @@ type Options struct {
 	Policy      string         // policy of each call, instead of Limit; Redis clients then use HG.CHECK
 	Domain      string         // domain of Envoy calls; empty means headgate
 	Entry       string         // key of the single descriptor entry in Envoy calls; empty means key
+	Token       string         // token of the HTTP API, of ASCII without spaces; empty means none is sent
 	TLS         *tls.Config    // for URLs with TLS; nil means the system's CAs and no client certificate
 }
 
