@@ -1,6 +1,7 @@
 package algo_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -70,7 +71,7 @@ func TestLedgerComparisonDetectsMutations(t *testing.T) {
 			if got := strings.Count(text, m.old); got != 1 {
 				t.Fatalf("%q occurs %d times in the text, want once", m.old, got)
 			}
-			mustDetect(t, a, strings.Replace(text, m.old, m.new, 1), uint64(1100+i))
+			mustDetect(t, a, strings.Replace(text, m.old, m.new, 1), cmp.Or(fastStreams[m.mistake], uint64(1100+i)))
 		})
 	}
 }
