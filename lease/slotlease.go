@@ -14,7 +14,9 @@ import (
 
 // slotLease has the slots that this process has taken of one key, and the holds to which
 // it gave them. The slots of the holds are never more than those of the chunks, and no
-// hold has a deadline after validUntil. All times are those of [Store.clock].
+// hold has a deadline after validUntil. A hold keeps its slots for a little longer, so
+// that no other hold of this process has them before the deadline that was reported. All
+// times are those of [Store.clock].
 type slotLease struct {
 	bound *slotBound
 	key   string
@@ -23,8 +25,8 @@ type slotLease struct {
 	holds    map[headgate.HoldID]slotHold
 	expired  int   // number of holds without slots; they are kept for a minute
 	inUse    int64 // slots of the holds
-	earliest int64 // no hold expires before
-	latest   int64 // no hold expires later
+	earliest int64 // no hold loses its slots before
+	latest   int64 // latest deadline of a hold
 	chunks   []chunk
 	units    int64 // slots of the chunks
 	// validUntil is the time until which the store has all chunks. It is before their
@@ -54,8 +56,9 @@ type chunk struct {
 	units int64
 }
 
-// slotHold is a hold that was opened in memory. When it has expired, it has no slots.
-type slotHold struct{ units, deadline int64 }
+// slotHold is a hold that was opened in memory. At until, it loses its slots. This is
+// after its deadline; see [slotBound.lateBy].
+type slotHold struct{ units, until int64 }
 
 // slotDemand is what the process requested of a key between two ticks.
 type slotDemand struct {
@@ -85,10 +88,9 @@ func (c *slotLease) open(id headgate.HoldID, n, ttl int64) (result headgate.Hold
 		return result, false
 	}
 	c.demand.note(ttl)
-	c.holds[id] = slotHold{n, now + ttl}
 	c.inUse += n
 	c.demand.peak = max(c.demand.peak, c.inUse)
-	c.earliest, c.latest = min(c.earliest, now+ttl), max(c.latest, now+ttl)
+	c.setDeadline(id, n, now+ttl)
 	return c.result(now, now+ttl), true
 }
 
@@ -130,10 +132,16 @@ func (c *slotLease) extendHold(
 	case err != nil:
 		return result, true, err
 	default:
-		c.holds[id] = slotHold{h.units, deadline}
-		c.earliest, c.latest = min(c.earliest, deadline), max(c.latest, deadline)
+		c.setDeadline(id, h.units, deadline)
 		return c.result(now, deadline), true, nil
 	}
+}
+
+// setDeadline sets the deadline of a hold of n slots. c.mu must be locked.
+func (c *slotLease) setDeadline(id headgate.HoldID, n, deadline int64) {
+	until := deadline + c.bound.lateBy(deadline)
+	c.holds[id] = slotHold{n, until}
+	c.earliest, c.latest = min(c.earliest, until), max(c.latest, deadline)
 }
 
 // await waits until the chunks last for ttl. After an extension without a reply, they may
@@ -211,13 +219,13 @@ func (c *slotLease) expire(now int64) {
 	c.earliest = math.MaxInt64
 	for id, h := range c.holds {
 		switch {
-		case h.deadline > now:
-			c.earliest = min(c.earliest, h.deadline)
-		case now-h.deadline > int64(maxSlotTTL) || c.expired >= c.bound.maxOpen:
+		case h.until > now:
+			c.earliest = min(c.earliest, h.until)
+		case now-h.until > int64(maxSlotTTL) || c.expired >= c.bound.maxOpen:
 			c.remove(id)
 		case h.units > 0:
 			c.inUse -= h.units
-			c.holds[id] = slotHold{0, h.deadline}
+			c.holds[id] = slotHold{0, h.until}
 			c.expired++
 		}
 	}

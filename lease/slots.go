@@ -35,8 +35,9 @@ type slotBound struct {
 	chunk   [2]headgate.Bound // the limit and the pool, with the failure mode closed
 	holds   headgate.HoldSettings
 	// offset is the store's clock less the clock of this process, in µs. It is 0 before
-	// the first reply. It is used only to report deadlines.
-	offset atomic.Int64
+	// the first reply. It is used only to report deadlines. noted is when it was set, in
+	// ns.
+	offset, noted atomic.Int64
 }
 
 // bindSlots returns a slotBound for a leased rule. inner is the Bound of the inner store.
@@ -155,8 +156,17 @@ func (b *slotBound) countRequest(key string, n int64, ttl time.Duration) {
 // note notes the store's clock.
 func (b *slotBound) note(now, at headgate.Instant, err error) {
 	if now == headgate.StoreClock && err == nil && at > 0 {
-		b.offset.Store(int64(at) - b.store.clock()/1000)
+		clock := b.store.clock()
+		b.offset.Store(int64(at) - clock/1000)
+		b.noted.Store(clock) // last, so that lateBy is never based on a later time than the offset
 	}
+}
+
+// lateBy returns by how much the store's clock may reach the given deadline, as instantOf
+// reports it, later than the clock of this process, in ns: that clock may be fast by 1 %
+// since the offset was set. The store's clock has a resolution of 1 µs.
+func (b *slotBound) lateBy(deadline int64) int64 {
+	return (deadline-b.noted.Load())/100 + int64(2*time.Microsecond)
 }
 
 // instant returns the present time of the store's clock, or that of this process before

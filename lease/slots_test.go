@@ -228,7 +228,7 @@ func TestHoldInMemoryExpires(t *testing.T) {
 		if inStore(t, inner) == 20 {
 			t.Error("the slot of an open hold is free in the store")
 		}
-		time.Sleep(time.Second)
+		time.Sleep(1200 * time.Millisecond) // the deadline, and 1 % for a fast clock
 		for _, end := range []func() error{
 			func() error { _, err := h.Extend(ctx, time.Second); return err },
 			func() error { _, err := h.Commit(ctx, 1); return err },
@@ -490,4 +490,28 @@ func TestEffectOfSlots(t *testing.T) {
 	if rule.Limit.Rate = 9; lease.EffectOf(rule).Reason == "" {
 		t.Error("9 slots: want no lease of a share below one slot")
 	}
+}
+
+// A process whose clock is fast by 1 % does not give the slots of a hold to another one
+// before the deadline that it has reported, which is a time of the store's clock.
+func TestFastClockKeepsSlotsUntilDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, memstore.New(nil), nil)
+		lease.SetClockRate(s, 1.01)
+		l := newLimiter(t, s, slotPolicy("2 concurrent")) // at most one slot is on lease
+		cancel(t, warmSlots(t, l, time.Second))
+		first, other := hold(t, l, 1, time.Second), hold(t, l, 1, time.Hour) // the latter is not in memory
+		if !first.Decision().Leased || !other.OK() || other.Decision().Leased {
+			t.Fatalf("got %+v and %+v want the first hold in memory", first.Decision(), other.Decision())
+		}
+		time.Sleep(time.Until(first.ExpiresAt()) - time.Millisecond)
+		if d := hold(t, l, 1, 100*time.Millisecond).Decision(); d.Allowed {
+			t.Errorf("a millisecond before the deadline: got %+v want a denial", d)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if d := hold(t, l, 1, 100*time.Millisecond).Decision(); !d.Allowed || !d.Leased {
+			t.Errorf("after the deadline and 1 %%: got %+v want a hold in memory", d)
+		}
+	})
 }
