@@ -39,8 +39,6 @@ PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL|^TestRandomChains|^TestAppendEscaped|^TestKeysAreUnique|^TestVectorsLua
 # All packages except those with tests of arithmetic, of files and of pages.
 CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -Ev '/(algo|leasemodel|calendar|docs|docsite|language|testrules|dependencies|modules)$$' | sed 's,^$(CURDIR),.,')
-# Tests that compare the Lua scripts with Go.
-SCRIPTS  := ^TestGoMatchesLua|^TestLuaHolds|^TestComparisonDetects
 # Tests without a short form that take long: test-full leaves them out, because make test has run them.
 UNSHORTENED := ^TestMinimalACL|^TestFirstScreen|^TestLeasesExpireTogether|^TestHoldsExpireTogether|^TestThousandsOf|^TestLoginForms|^TestLogMatchesAlgo|^TestQuotasInMemory|^TestCrowdOnOneKey|^TestContractMatches|^TestReleaseRejects
 # The packages with tests that have a short form, those with the longest tests first.
@@ -130,11 +128,11 @@ test-race: setup
 	scripts/test-made-up-algorithm -short -vet=off ./algo
 
 # Test the importable modules with the versions of their own go.mod files. All other tests
-# run with the highest version that any module requires. Faults of servers and the scripts do
-# not depend on the versions of libraries.
+# run with the highest version that any module requires. Faults of servers, and tests of long
+# logs and many keys, do not depend on the versions of libraries.
 .PHONY: test-lowest
 test-lowest: setup
-	$(EACH) --without cmd/headgate --lowest $(CURDIR)/scripts/test-importers -short -vet=off -skip '$(FAULTS)|$(SCRIPTS)' -p $(PARALLEL)
+	$(EACH) --without cmd/headgate --lowest $(CURDIR)/scripts/test-importers -short -vet=off -skip '$(FAULTS)|$(SEQUENTIAL)' -p $(PARALLEL)
 
 .PHONY: test-bench
 test-bench: setup
