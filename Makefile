@@ -36,13 +36,9 @@ PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium|^TestDashbo
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests with one goroutine, of many keys, long logs or rare permissions. No data race is possible.
-SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL|^TestRandomChains|^TestAppendEscaped|^TestKeysAreUnique|^TestVectorsLua
+SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL|^TestRandomChains|^TestAppendEscaped|^TestKeysAreUnique|^TestVectorsLua|^TestCountedMemory|^TestFolderRestores|^TestFolderAfterMany|^TestFolderCut|^TestFolderFlipped|^TestRestore|^TestStoreScripts
 # All packages except those with tests of arithmetic, of files and of pages.
 CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -Ev '/(algo|leasemodel|calendar|docs|docsite|language|testrules|dependencies|modules)$$' | sed 's,^$(CURDIR),.,')
-# Tests without a short form that take long: test-full leaves them out, because make test has run them.
-UNSHORTENED := ^TestMinimalACL|^TestFirstScreen|^TestLeasesExpireTogether|^TestHoldsExpireTogether|^TestThousandsOf|^TestLoginForms|^TestLogMatchesAlgo|^TestQuotasInMemory|^TestCrowdOnOneKey|^TestContractMatches|^TestReleaseRejects
-# The packages with tests that have a short form, those with the longest tests first.
-SHORTENED = ./redisstore ./algo $$(grep -rl --include=*.go 'testing\.Short()' . | xargs -n1 dirname | sort -u | grep -v ^./tools)
 
 ##@ Everyday
 
@@ -112,13 +108,13 @@ test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 .PHONY: test-long
 test-long: test-full test-race test-lowest test-bench test-release lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
 
-# test-full runs what `make test` has shortened.
+# test-full runs the tests that `make test` has shortened or left out.
 # Tests that count allocations, or run millions of steps, run only without the race detector.
 # All others also run in their short form with it, except algo, which contains arithmetic and no
 # goroutines, other tests without goroutines, and tests that mostly wait for other programs.
 .PHONY: test-full
 test-full: setup-long
-	go test -vet=off -skip '$(PROGRAMS)|$(UNSHORTENED)' -timeout $(TIMEOUT) -p $(PARALLEL) $(SHORTENED)
+	go test -vet=off -run "$$(scripts/shortened-tests)" -timeout $(TIMEOUT) -p $(PARALLEL) ./redisstore ./algo $$(scripts/shortened-tests --packages)
 
 # The race detector, and at the same time two additional algorithms. The latter prove that
 # packages read the table of algorithms and do not compare names.

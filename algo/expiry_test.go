@@ -15,6 +15,9 @@ import (
 // TestHoldsExpireTogether ends as many holds at one instant as a key may have. The time
 // must not grow with the square of their number: the test would take minutes.
 func TestHoldsExpireTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long tests expire many holds")
+	}
 	const holds, step = headgate.MaxOpenHolds, 10 // instants, in µs
 	for _, a := range algo.All() {
 		if !a.Name.CanHold() {
@@ -60,6 +63,9 @@ func unrefilledLimit(a algo.Algorithm, n int64) headgate.Limit {
 // them with one deadline, and the others with a deadline each. The time must not grow
 // with the square of their number: the test would take minutes.
 func TestLeasesExpireTogether(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long tests expire many leases")
+	}
 	const leases, together, last = headgate.MaxOpenHolds, 1e9, 2e9 // deadlines after start, in µs
 	for _, a := range algo.All() {
 		if !a.Name.CanLease() {
@@ -113,6 +119,9 @@ end`
 // TestLeasesExpireTogetherInLua is TestLeasesExpireTogether for the ledger in Lua, with
 // fewer leases, because the interpreter is slower.
 func TestLeasesExpireTogetherInLua(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long tests expire many leases")
+	}
 	const leases, start = 20_000, 1e15
 	for _, a := range algo.All() {
 		if !a.Name.CanLease() || a.NewLog != nil {

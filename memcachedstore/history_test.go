@@ -97,7 +97,11 @@ func TestHistoriesNetworkFaults(t *testing.T) {
 // Many processes that change one key have conflicts, and some calls fail; never more
 // than the limit is allowed.
 func TestCrowdOnOneKey(t *testing.T) {
-	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog} {
+	algorithms := []headgate.Algorithm{headgate.TokenBucket, headgate.FixedWindow, headgate.SlidingLog}
+	if testing.Short() {
+		algorithms = algorithms[:1]
+	}
+	for _, a := range algorithms {
 		t.Run(string(a), func(t *testing.T) {
 			c := crowd.Crowd{Algorithm: a, Limit: headgate.MustParseLimit("200/500ms"), Duration: time.Second, AllowErrors: true}
 			c.Run(t, func(t *testing.T) string { return testserver.Memcached(t).Addr() }, func(t *testing.T, addr string) headgate.Store {
@@ -110,6 +114,9 @@ func TestCrowdOnOneKey(t *testing.T) {
 // T42. Units of killed processes are held until their holds have expired, and not longer.
 func TestCrowdOfHolders(t *testing.T) {
 	for a, limit := range map[headgate.Algorithm]string{headgate.Concurrency: "16 concurrent", headgate.TokenBucket: "16/366d"} {
+		if testing.Short() && a != headgate.Concurrency {
+			continue
+		}
 		t.Run(string(a), func(t *testing.T) {
 			var server *testserver.MemcachedServer
 			c := crowd.Holders{Algorithm: a, Limit: headgate.MustParseLimit(limit), Server: func(string) crowd.Server { return server }}

@@ -14,7 +14,7 @@ import (
 // the same bounds.
 func TestCountedMemory(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(atLeast(10, 100)) {
+	for seed := range uint64(atLeast(5, 30)) {
 		s := memstore.New(&memstore.Options{MaxEntries: 150})
 		p := newPlayer(t, s, seed, headgate.InstantOf(time.Unix(1_700_000_000, 0)), 40)
 		for i := range 3000 {

@@ -47,6 +47,9 @@ func largeOps(t *testing.T, s *redisstore.Store, a headgate.Algorithm, keys, n i
 // One call opens, extends, commits and debits thousands of holds, on as many keys or on
 // one key.
 func TestThousandsOfHoldsInOneCall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the long tests execute large calls")
+	}
 	t.Parallel()
 	s := openLarge(t)
 	for _, a := range []headgate.Algorithm{headgate.TokenBucket, headgate.SlidingLog} {

@@ -71,7 +71,7 @@ func TestAdminListenerClosesLast(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	terminated(t, p)
-	eventually(t, "nobody is let in any more", func() bool {
+	eventually(t, "the listener refuses connections", func() bool {
 		other, err := net.DialTimeout("tcp", p.addrs["http"], 10*time.Second)
 		if err == nil {
 			_ = other.Close()

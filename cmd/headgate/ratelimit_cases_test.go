@@ -45,8 +45,12 @@ func variants(env ...string) []baseCase {
 	}
 }
 
+// runCases runs all cases, or the first one in the short form.
 func runCases(t *testing.T, cases []baseCase) {
 	t.Helper()
+	if testing.Short() {
+		cases = cases[:1]
+	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
