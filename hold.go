@@ -3,17 +3,15 @@ package headgate
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"sync/atomic"
 	"time"
 )
 
-// The accepted range of the TTL of a hold, and the maximum length of its id in bytes.
+// The accepted range of the TTL of a hold.
 const (
-	MinHoldTTL   = time.Millisecond
-	MaxHoldTTL   = 7 * 24 * time.Hour
-	maxHoldIDLen = 128
+	MinHoldTTL = time.Millisecond
+	MaxHoldTTL = 7 * 24 * time.Hour
 )
 
 // Hold is a charge that can be corrected when the actual cost is known. [Limiter.Hold]
@@ -113,15 +111,7 @@ func (o *HoldOptions) id() (id HoldID, err error) {
 	if o == nil {
 		return id, fmt.Errorf("%w: options are nil; a TTL is required", ErrInvalidHold)
 	}
-	if len(o.ID) > maxHoldIDLen {
-		return id, fmt.Errorf("%w: its id has %d bytes; must be 1 to %d", ErrInvalidHold, len(o.ID), maxHoldIDLen)
-	}
-	if o.ID == "" {
-		return NewHoldID(), nil
-	}
-	sum := sha256.Sum256([]byte(o.ID))
-	copy(id[:], sum[:])
-	return id, nil
+	return HoldIDOf(o.ID)
 }
 
 func checkTTL(ttl time.Duration) error {
@@ -274,10 +264,11 @@ func (h *Hold) ops(ops []Op) []HoldOp {
 	return out
 }
 
-// ResumeHold returns a hold that was opened before, possibly by another process, with
-// the arguments that [Hold.ID] and [Hold.ExpiresAt] returned and the same checks. It
-// does no I/O. If the store has no such hold, the methods of the result return
-// [ErrUnknownHold] or [ErrExpiredHold].
+// ResumeHold returns a hold that was opened before, possibly by another process, with the
+// arguments that [Hold.ID] and [Hold.ExpiresAt] returned and the same checks. Another
+// process gets the id with [HoldIDOf] or [ParseHoldID]. ResumeHold does no I/O. If the
+// store has no such hold, the methods of the result return [ErrUnknownHold] or
+// [ErrExpiredHold].
 func ResumeHold(id HoldID, expires time.Time, checks ...Check) *Hold {
 	h := &Hold{id: id, checks: append([]Check(nil), checks...)}
 	h.expires.Store(int64(InstantOf(expires)))

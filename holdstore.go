@@ -2,23 +2,9 @@ package headgate
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"time"
 )
-
-// HoldID identifies a hold among the holds of a key. It is the first 16 bytes of the
-// SHA-256 of [HoldOptions.ID], or random if that is empty. A store compares at least the
-// first 12 bytes.
-type HoldID [16]byte
-
-// NewHoldID returns a random id.
-func NewHoldID() (id HoldID) {
-	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
-	return id
-}
 
 // OnExpiry is what happens to the units of a hold that expires before it is committed.
 type OnExpiry uint8

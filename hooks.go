@@ -10,7 +10,6 @@ func init() {
 	hooks.ApplyAll = applyOps
 	hooks.ApplyHolds = applyHoldOps
 	hooks.ExtendHolds = extendOps
-	hooks.HoldID = func(id string) (HoldID, error) { return (&HoldOptions{ID: id}).id() }
 	hooks.HoldError = holdError
 	hooks.CheckTTL = checkTTL
 	hooks.CheckHoldCost = checkHoldCost

@@ -34,10 +34,14 @@ type slotBound struct {
 	ttl     int64             // ns
 	chunk   [2]headgate.Bound // the limit and the pool, with the failure mode closed
 	holds   headgate.HoldSettings
-	// offset is the store's clock less the clock of this process, in µs. It is 0 before
-	// the first reply. It is used only to report deadlines. noted is when it was set, in
-	// ns.
-	offset, noted atomic.Int64
+	// offset is used only to report deadlines. It is nil before the first reply.
+	offset atomic.Pointer[clockOffset]
+}
+
+// clockOffset is the store's clock less the clock of a process.
+type clockOffset struct {
+	micros int64
+	at     int64 // when it was measured, in ns of the clock of the process
 }
 
 // bindSlots returns a slotBound for a leased rule. inner is the Bound of the inner store.
@@ -157,8 +161,12 @@ func (b *slotBound) countRequest(key string, n int64, ttl time.Duration) {
 func (b *slotBound) note(now, at headgate.Instant, err error) {
 	if now == headgate.StoreClock && err == nil && at > 0 {
 		clock := b.store.clock()
-		b.offset.Store(int64(at) - clock/1000)
-		b.noted.Store(clock) // last, so that lateBy is never based on a later time than the offset
+		latest := &clockOffset{int64(at) - clock/1000, clock}
+		for old := b.offset.Load(); old == nil || old.at < clock; old = b.offset.Load() {
+			if b.offset.CompareAndSwap(old, latest) {
+				return
+			}
+		}
 	}
 }
 
@@ -166,7 +174,11 @@ func (b *slotBound) note(now, at headgate.Instant, err error) {
 // reports it, later than the clock of this process, in ns: that clock may be fast by 1 %
 // since the offset was set. The store's clock has a resolution of 1 µs.
 func (b *slotBound) lateBy(deadline int64) int64 {
-	return (deadline-b.noted.Load())/100 + int64(2*time.Microsecond)
+	measured := int64(0)
+	if offset := b.offset.Load(); offset != nil {
+		measured = offset.at
+	}
+	return (deadline-measured)/100 + int64(2*time.Microsecond)
 }
 
 // instant returns the present time of the store's clock, or that of this process before
@@ -176,10 +188,10 @@ func (b *slotBound) instant() headgate.Instant { return b.instantOf(b.store.cloc
 // instantOf returns the time at of this process as an instant of the store's clock.
 func (b *slotBound) instantOf(at int64) headgate.Instant {
 	offset := b.offset.Load()
-	if offset == 0 {
+	if offset == nil {
 		return headgate.InstantOf(time.Now().Add(time.Duration(at - b.store.clock())))
 	}
-	return headgate.Instant(at/1000 + offset)
+	return headgate.Instant(at/1000 + offset.micros)
 }
 
 // isSlots reports whether the limit is a leased limit of concurrent units.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/root"
 )
 
 // holdName identifies a hold of a replay.
@@ -93,7 +92,7 @@ func (l *policyReplay) findHold(now time.Time, q *request) (*headgate.Hold, erro
 	if h != nil {
 		return h, nil
 	}
-	id, err := root.HoldID(q.op.ID)
+	id, err := headgate.HoldIDOf(q.op.ID)
 	if err != nil || !expired {
 		return nil, headgate.ErrUnknownHold
 	}

@@ -294,8 +294,9 @@ var serviceThirdParty = map[string]thirdPartyRule{
 		tests: []string{service("service")},
 	},
 	"golang.org/x/sys": {
-		why:  "event loops and socket options",
-		code: []string{service("respapi"), service("service")},
+		why:   "event loops, socket options, and limits of processes in tests",
+		code:  []string{service("respapi"), service("service")},
+		tests: []string{"cmd/headgate"},
 	},
 	"golang.org/x/term": {
 		why:  "whether output is a terminal",

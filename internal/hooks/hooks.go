@@ -22,7 +22,6 @@ var (
 	// func([]headgate.HoldResult, func(int) (headgate.Rule, string, int64),
 	// headgate.Instant, headgate.Instant, headgate.StoreErrorReason) (int64, error)
 	HoldError any
-	HoldID    any // func(string) (headgate.HoldID, error)
 	CheckTTL  any // func(time.Duration) error
 	// func(headgate.HoldVerb, headgate.Algorithm, headgate.Limit, int64) error
 	CheckHoldCost any

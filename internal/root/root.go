@@ -26,7 +26,6 @@ var (
 		[]headgate.HoldResult, func(int) (headgate.Rule, string, int64), headgate.Instant, headgate.Instant,
 		headgate.StoreErrorReason,
 	) (int64, error))
-	holdID   = hooks.HoldID.(func(string) (headgate.HoldID, error))
 	checkTTL = hooks.CheckTTL.(func(time.Duration) error)
 
 	checkHoldCost = hooks.CheckHoldCost.(func(headgate.HoldVerb, headgate.Algorithm, headgate.Limit, int64) error)
@@ -98,11 +97,6 @@ func HoldError(
 ) (uncounted int64, err error) {
 	return holdError(results, limitOf, at, expires, degraded)
 }
-
-// HoldID returns the id of a hold for the text that a caller passed, or a random id if
-// the text is empty. The error matches [headgate.ErrInvalidHold]; see
-// [headgate.HoldOptions].
-func HoldID(text string) (headgate.HoldID, error) { return holdID(text) }
 
 // CheckTTL returns an error that matches [headgate.ErrInvalidHold] if the TTL of a hold
 // is outside the accepted range.

@@ -28,7 +28,7 @@ type OpenHold struct {
 // NewHoldID returns the id of a hold for the text that a client sent, or a random one if
 // the text is empty. The error is a [*CheckError] with the field id.
 func NewHoldID(text string) (headgate.HoldID, error) {
-	id, err := root.HoldID(text)
+	id, err := headgate.HoldIDOf(text)
 	if err != nil {
 		err = &CheckError{Index: -1, Field: "id", Err: err}
 	}
