@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
 
 // SetClockRate makes the clock of the store run at the given rate. Call it before the
 // store is used.
@@ -28,4 +32,17 @@ func CallsInFlight(s *Store) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.inFlight
+}
+
+// SlotsLast returns how long the hold in memory of a leased limit of slots lasts, by the
+// clock of its store. It is at most 0 if the hold is not open.
+func SlotsLast(b headgate.Bound, key string, id headgate.HoldID) time.Duration {
+	leased := b.(*slotBound)
+	c := leased.find(key)
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.holds[id].until - leased.store.clock())
 }
