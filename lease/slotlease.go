@@ -56,9 +56,9 @@ type chunk struct {
 	units int64
 }
 
-// slotHold is a hold that was opened in memory. At until, it loses its slots. This is
-// after its deadline; see [slotBound.lateBy].
-type slotHold struct{ units, until int64 }
+// slotHold is a hold that was opened in memory. At deadline it has expired. It loses its
+// slots later, at until; see [slotBound.lateBy].
+type slotHold struct{ units, deadline, until int64 }
 
 // slotDemand is what the process requested of a key between two ticks.
 type slotDemand struct {
@@ -104,7 +104,7 @@ func (c *slotLease) commit(id headgate.HoldID) (result headgate.HoldResult, ok b
 		return result, false
 	}
 	c.remove(id)
-	if h.units == 0 {
+	if h.deadline <= now {
 		return headgate.HoldResult{Err: headgate.ErrExpiredHold}, true
 	}
 	return c.result(now, 0), true
@@ -117,7 +117,7 @@ func (c *slotLease) extendHold(
 ) (result headgate.HoldResult, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.now(); c.holds[id].units > 0 {
+	if c.holds[id].deadline > c.now() {
 		err = c.await(ctx, ttl)
 	}
 	now := c.now()
@@ -126,7 +126,7 @@ func (c *slotLease) extendHold(
 		return result, false, nil
 	}
 	switch deadline := min(now+ttl, c.validUntil); {
-	case h.units == 0:
+	case h.deadline <= now:
 		c.remove(id)
 		return headgate.HoldResult{Err: headgate.ErrExpiredHold}, true, nil
 	case err != nil:
@@ -140,7 +140,7 @@ func (c *slotLease) extendHold(
 // setDeadline sets the deadline of a hold of n slots. c.mu must be locked.
 func (c *slotLease) setDeadline(id headgate.HoldID, n, deadline int64) {
 	until := deadline + c.bound.lateBy(deadline)
-	c.holds[id] = slotHold{n, until}
+	c.holds[id] = slotHold{n, deadline, until}
 	c.earliest, c.latest = min(c.earliest, until), max(c.latest, deadline)
 }
 
@@ -164,7 +164,7 @@ func (c *slotLease) await(ctx context.Context, ttl int64) error {
 func (c *slotLease) beginExtension(id headgate.HoldID, ttl int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.now(); c.holds[id].units > 0 && now+ttl > c.validUntil {
+	if now := c.now(); c.holds[id].deadline > now && now+ttl > c.validUntil {
 		c.requireExtension(ttl)
 		c.start()
 	}
@@ -225,7 +225,7 @@ func (c *slotLease) expire(now int64) {
 			c.remove(id)
 		case h.units > 0:
 			c.inUse -= h.units
-			c.holds[id] = slotHold{0, h.until}
+			c.holds[id] = slotHold{0, h.deadline, h.until}
 			c.expired++
 		}
 	}
