@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -108,5 +109,63 @@ func TestFolderKeepsVersionsOfDocuments(t *testing.T) {
 	}
 	if _, err := s.SaveDocument(t.Context(), "a", version, []byte("third")); err == nil {
 		t.Errorf("save over an earlier version: got no error want %v", headgate.ErrDocumentConflict)
+	}
+}
+
+// Documents of the maximum size are saved, in groups and in the file of a new start.
+func TestFolderSavesLargestDocuments(t *testing.T) {
+	folder := t.TempDir()
+	opts := &memstore.FolderOptions{Options: memstore.Options{MaxEntries: 3000}, Sync: time.Minute}
+	s, err := memstore.Open(folder, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a", "b", "c"}
+	for i, name := range names {
+		saveDocument(t, s, name, strings.Repeat(name, headgate.MaxDocumentBytes-i))
+	}
+	want := documents(t, s, names)
+	if got := documents(t, openFolder(t, copyAfterSync(t, s, folder), opts), names); !maps.Equal(got, want) {
+		t.Error("a copy after a sync has other documents")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	opts.MaxEntries = 4000 // so that a new file is written
+	if got := documents(t, openFolder(t, folder, opts), names); !maps.Equal(got, want) {
+		t.Error("after a restart with other bounds: the store has other documents")
+	}
+}
+
+// Documents change while files with the whole state are written. After a restart, the
+// store has the latest ones.
+func TestFolderDocumentsWhileFilesAreReplaced(t *testing.T) {
+	folder := t.TempDir()
+	opts := &memstore.FolderOptions{Options: memstore.Options{MaxEntries: 3000}, Sync: 10 * time.Millisecond}
+	s, err := memstore.Open(folder, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"a", "b", "c", "d", "unchanged"}
+	saveDocument(t, s, "unchanged", "saved once")
+	seen := make(map[string]bool) // names of the state file
+	for i := 0; len(seen) < 4; i++ {
+		if i == 2000 {
+			t.Fatalf("after %d documents, got the files %v want 4 different ones", i, seen)
+		}
+		saveDocument(t, s, names[i%4], strings.Repeat(fmt.Sprintf("%08d", i), 65_536))
+		if i%8 == 0 {
+			syncNow(t, s)
+			if files, err := filepath.Glob(filepath.Join(folder, "state-*")); err == nil && len(files) == 1 {
+				seen[files[0]] = true
+			}
+		}
+	}
+	want := documents(t, s, names)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := documents(t, openFolder(t, folder, opts), names); !maps.Equal(got, want) {
+		t.Error("after a restart, the store has other documents")
 	}
 }

@@ -67,7 +67,8 @@ func TestStoppedServiceForgetsNothing(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsOverrides sets an override, and stops and starts the service.
+// TestRestartKeepsOverrides sets an override, and stops and starts the service. The audit
+// is kept, too.
 func TestRestartKeepsOverrides(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -98,8 +99,10 @@ func TestRestartKeepsOverrides(t *testing.T) {
 	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil || answer.Limit != 7 {
 		t.Errorf("after a restart: got %+v, error %v want the limit 7 of the override", answer, err)
 	}
-	if _, body := p.operator(t, "/admin/v1/overrides"); !strings.Contains(body, `"launch"`) {
-		t.Errorf("after a restart: got overrides %s want the reason", body)
+	for _, path := range []string{"/admin/v1/overrides", "/admin/v1/audit"} {
+		if _, body := p.operator(t, path); !strings.Contains(body, `"launch"`) {
+			t.Errorf("%s after a restart: got %s want the reason", path, body)
+		}
 	}
 }
 
