@@ -114,14 +114,19 @@ func TestAttackBansOnce(t *testing.T) {
 		})
 	}
 	attack.Wait()
-	begun := 0
+	bansBegun := func() (n int) {
+		for _, i := range all {
+			n += len(i.bansBegun())
+		}
+		return n
+	}
+	eventually(t, "the instance that began the ban reports it", func() bool { return bansBegun() > 0 })
 	for _, i := range all {
-		begun += len(i.bansBegun())
 		if d := i.take(t, "p", "customer"); d.Limit != 1 && d.Limit != 100 {
 			t.Errorf("another key: got limit %d", d.Limit)
 		}
 	}
-	if begun != 1 {
+	if begun := bansBegun(); begun != 1 {
 		t.Errorf("got %d bans want 1", begun)
 	}
 }
