@@ -36,7 +36,7 @@ PAGES    := ^TestAxe|^TestFirstScreen|^TestFonts|^TestPageInChromium|^TestDashbo
 # Tests of the program with other programs: proxies, Python, the suite of envoyproxy/ratelimit.
 PROGRAMS := ^TestProx|^TestPython|^TestRatelimit
 # Tests with one goroutine, of many keys, long logs or rare permissions. No data race is possible.
-SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL|^TestRandomChains|^TestAppendEscaped|^TestKeysAreUnique|^TestVectorsLua|^TestCountedMemory|^TestFolderRestores|^TestFolderAfterMany|^TestFolderCut|^TestFolderFlipped|^TestRestore|^TestStoreScripts
+SEQUENTIAL := ^TestFlood|^TestMemoryStays|^TestExpiredKeysDo|^TestTableGrowthKeeps|^TestFullTable|^TestRealLog|^TestTemporaryFile|^TestReport|^TestOverflow|^TestMaxHolds|^TestMaxLog|^TestFolderReplacesFile|^TestRestoreRejects|^TestLogWork|^TestLogMatchesAlgo|^TestConformanceLogChunks|^TestThousandsOf|^TestTooManyKeysInOne|^TestHoldsExpireTogether|^TestEdges|^TestMinimalACL|^TestRandomChains|^TestAppendEscaped|^TestKeysAreUnique|^TestVectorsLua|^TestCountedMemory
 # All packages except those with tests of arithmetic, of files and of pages.
 CONCURRENT = $$(go list -f '{{.Dir}}' $(SHIPPED) | grep -Ev '/(algo|leasemodel|calendar|docs|docsite|language|testrules|dependencies|modules)$$' | sed 's,^$(CURDIR),.,')
 

@@ -8,7 +8,6 @@ tool (
 	github.com/golangci/misspell/cmd/misspell
 	golang.org/x/perf/cmd/benchstat
 	golang.org/x/vuln/cmd/govulncheck
-	honnef.co/go/tools/cmd/staticcheck
 	mvdan.cc/gofumpt
 )
 

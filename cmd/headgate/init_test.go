@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/starter"
@@ -57,7 +56,7 @@ func differentOutputs(t *testing.T, file string, requests [][]string) (different
 	p := launch(t, 2, "--config", file, "--http-addr", "127.0.0.1:0", "--resp-addr", "127.0.0.1:0", "--grpc-addr", "off", "--admin-addr", "off")
 	_, respPort, _ := net.SplitHostPort(p.addrs["resp"])
 	ports := strings.NewReplacer("127.0.0.1:8080", p.addrs["http"], "-p 6380", "-p "+respPort)
-	begin := time.Now().Truncate(time.Minute)
+	begin := minute()
 	for _, r := range requests {
 		out, err := exec.Command("sh", "-c", ports.Replace(r[1])).Output()
 		first, _, _ := strings.Cut(string(out), "\n")
@@ -65,7 +64,7 @@ func differentOutputs(t *testing.T, file string, requests [][]string) (different
 			different = append(different, fmt.Sprintf("%s: %v: got %q want %q", r[1], err, out, r[2]))
 		}
 	}
-	return different, len(different) != 0 && !time.Now().Truncate(time.Minute).Equal(begin)
+	return different, len(different) != 0 && minute() != begin
 }
 
 // The settings in comments are valid, too.
