@@ -70,7 +70,6 @@ func adjust(ctx context.Context, now Instant, verb HoldVerb, checks []Check) (in
 		}
 	}
 	h := Hold{checks: checks}
-	var result HoldResult
-	_, err := h.apply(ctx, now, verb, 0, nil, &result)
+	result, _, err := h.apply(ctx, now, verb, 0, nil)
 	return result.Granted, result.Decision, err
 }

@@ -1,7 +1,6 @@
 package headgate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -87,8 +86,7 @@ func hold(ctx context.Context, now Instant, opts *HoldOptions, checks []Check) (
 	}
 	h := &Hold{id: id, private: opts.ID == ""}
 	h.checks = append(h.first[:0], checks...)
-	var result HoldResult
-	at, err := h.apply(ctx, now, OpenHold, opts.TTL, nil, &result)
+	result, at, err := h.apply(ctx, now, OpenHold, opts.TTL, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -121,38 +119,42 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// apply executes verb for every limit of every check, and sets the combined result. costs
-// has the cost of each check; if it is nil, the costs are those of the checks.
+// apply executes verb for every limit of every check, and returns the combined result and
+// its instant. costs has the cost of each check; if it is nil, the costs are those of the
+// checks.
 func (h *Hold) apply(
-	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64, result *HoldResult,
-) (Instant, error) {
-	if at, err, done := h.applyOne(ctx, now, verb, ttl, costs, result); done {
-		return at, err
+	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64,
+) (result HoldResult, at Instant, err error) {
+	if len(h.checks) == 1 && h.checks[0].Limiter != nil && h.checks[0].Limiter.holdBound != nil {
+		return h.applyOne(ctx, now, verb, ttl, costs)
 	}
 	ops, err := opsOf(now, withCosts(h.checks, costs))
 	if err != nil {
-		return 0, err
+		return result, 0, err
 	}
 	for _, c := range withCosts(h.checks, costs) {
 		l := c.Limiter
-		if err := checkHoldCost(verb, l.policy.Algorithm, l.policy.Limits[0], c.Cost); err != nil {
-			return 0, err
+		if err := checkHoldCost(verb, l.policy.Algorithm, &l.policy.Limits[0], c.Cost); err != nil {
+			return result, 0, err
 		}
 	}
 	results := make([]HoldResult, len(ops))
-	at, err := applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
+	at, err = applyHoldOps(ctx, h.checks[0].Limiter.store, now, verb, ttl, h.ops(ops), results)
 	h.observe(ctx, costs, verb, at, results, err)
 	if err != nil {
-		return 0, err
+		return result, 0, err
 	}
-	*result, err = h.outcome(at, costs, 0, results)
-	return at, err
+	result, err = h.outcome(at, costs, 0, results)
+	return result, at, err
 }
 
 // checkHoldCost returns [ErrInvalidCost] for a cost that a store cannot add up exactly:
 // it would be cut off, and the difference would not be counted. The error has the maximum
 // and the next step.
-func checkHoldCost(verb HoldVerb, a Algorithm, limit Limit, cost int64) error {
+func checkHoldCost(verb HoldVerb, a Algorithm, limit *Limit, cost int64) error {
+	if cost <= MaxUnits {
+		return nil // usual case
+	}
 	maxCost := int64(MaxWindowUnits)
 	if verb.charges() && !limit.isConstant() {
 		maxCost = a.MaxDebit()
@@ -186,34 +188,28 @@ func (v HoldVerb) methodName() string {
 	}
 }
 
-// applyOne is apply for one check with one limit, if the store has a faster way for it.
+// applyOne is apply for one check with one limit, if its store is a [HoldBound].
 func (h *Hold) applyOne(
-	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64, result *HoldResult,
-) (at Instant, err error, done bool) {
-	if len(h.checks) != 1 || h.checks[0].Limiter == nil || h.checks[0].Limiter.holdBound == nil {
-		return at, nil, false
-	}
+	ctx context.Context, now Instant, verb HoldVerb, ttl time.Duration, costs []int64,
+) (result HoldResult, at Instant, err error) {
 	c := &h.checks[0]
 	l, cost := c.Limiter, c.Cost
 	if costs != nil {
 		cost = costs[0]
 	}
-	if err = cmp.Or(checkRequest(now, cost), checkHoldCost(verb, l.policy.Algorithm, l.policy.Limits[0], cost)); err == nil {
+	if err = checkRequest(now, cost); err == nil {
+		err = checkHoldCost(verb, l.policy.Algorithm, &l.policy.Limits[0], cost)
+	}
+	if err == nil {
 		op := HoldOp{Op: Op{Bound: l.bound, Key: c.Key, Cost: cost}, ID: h.id, Private: h.private}
-		if *result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
-			err = h.outcomeOfOne(at, result, err)
+		if result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
+			result, err = h.outcome(at, nil, 0, []HoldResult{{Decision: result.Decision, Err: err}})
 		}
 	}
 	if l.observer != nil {
-		l.observeHold(ctx, verb, cost, result, err)
+		l.observeHold(ctx, verb, cost, &result, err)
 	}
-	return at, err, true
-}
-
-// outcomeOfOne replaces the result of an operation on one limit by its outcome.
-func (h *Hold) outcomeOfOne(at Instant, result *HoldResult, err error) error {
-	*result, err = h.outcome(at, nil, 0, []HoldResult{{Decision: result.Decision, Err: err}})
-	return err
+	return result, at, err
 }
 
 // observeHold calls the observer with the result of an operation on one check.
@@ -331,7 +327,7 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (result 
 		return HoldResult{}, fmt.Errorf("%w: %d actual costs for %d checks; must be one for each check", ErrInvalidHold, len(actual), len(h.checks))
 	}
 	if !h.private {
-		_, err = h.apply(ctx, now, CommitHold, 0, actual, &result)
+		result, _, err = h.apply(ctx, now, CommitHold, 0, actual)
 		return result, err
 	}
 	done, err := h.commits.begin(ctx)
@@ -343,7 +339,7 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (result 
 		return HoldResult{Decision: d, Replayed: true}, err
 	}
 	defer func() { h.commits.end(done) }()
-	_, err = h.apply(ctx, now, CommitHold, 0, actual, &result)
+	result, _, err = h.apply(ctx, now, CommitHold, 0, actual)
 	done = err == nil && result.Degraded == ReasonNone
 	return result, err
 }
@@ -364,8 +360,7 @@ func (h *Hold) extend(ctx context.Context, now Instant, ttl time.Duration) (Hold
 	if err := checkTTL(ttl); err != nil {
 		return HoldResult{}, err
 	}
-	var result HoldResult
-	at, err := h.apply(ctx, now, ExtendHold, ttl, nil, &result)
+	result, at, err := h.apply(ctx, now, ExtendHold, ttl, nil)
 	if err == nil {
 		h.setExpires(result.Deadline, at, ttl)
 	}

@@ -28,7 +28,7 @@ var (
 	) (int64, error))
 	checkTTL = hooks.CheckTTL.(func(time.Duration) error)
 
-	checkHoldCost = hooks.CheckHoldCost.(func(headgate.HoldVerb, headgate.Algorithm, headgate.Limit, int64) error)
+	checkHoldCost = hooks.CheckHoldCost.(func(headgate.HoldVerb, headgate.Algorithm, *headgate.Limit, int64) error)
 
 	instantNow = hooks.InstantNow.(func(headgate.Instant) headgate.Instant)
 	observe    = hooks.Observe.(func(context.Context, headgate.Observer, headgate.Event))
@@ -104,7 +104,7 @@ func CheckTTL(ttl time.Duration) error { return checkTTL(ttl) }
 
 // CheckHoldCost returns an error that matches [headgate.ErrInvalidCost] if the cost of an
 // operation on holds is above the maximum under the algorithm and the limit.
-func CheckHoldCost(verb headgate.HoldVerb, a headgate.Algorithm, l headgate.Limit, cost int64) error {
+func CheckHoldCost(verb headgate.HoldVerb, a headgate.Algorithm, l *headgate.Limit, cost int64) error {
 	return checkHoldCost(verb, a, l, cost)
 }
 

@@ -205,7 +205,7 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 // checkCost returns a [*CheckError] if the cost of charge i is above the maximum for the
 // verb: a store cannot add it up exactly.
 func (c *charges) checkCost(verb headgate.HoldVerb, i int) error {
-	if err := root.CheckHoldCost(verb, c.rules[i].Algorithm, c.rules[i].Limit, c.Ops[i].Cost); err != nil {
+	if err := root.CheckHoldCost(verb, c.rules[i].Algorithm, &c.rules[i].Limit, c.Ops[i].Cost); err != nil {
 		return &CheckError{Index: c.checks[i], Field: "cost", Err: err}
 	}
 	return nil
