@@ -106,7 +106,7 @@ test: setup ## Run the tests of all modules with fewer steps; takes some minutes
 	cd examples && go test -vet=off ./...
 
 .PHONY: test-long
-test-long: test-full test-race test-lowest test-bench test-release lint ## Run all other tests: all steps, race detector, lowest versions, bench, lint
+test-long: test-full lint test-race test-lowest test-bench test-release ## Run all other tests: all steps, race detector, lowest versions, bench, lint
 
 # test-full runs the tests that `make test` has shortened or left out.
 # Tests that count allocations, or run millions of steps, run only without the race detector.
