@@ -88,7 +88,7 @@ type LeaseOp struct {
 
 // LeaseResult is the result of [LeaseStore.ApplyLease].
 type LeaseResult struct {
-	// The decision is that of a peek with cost 1 after the operation. Units on lease
+	// Decision is the result of a peek with cost 1 after the operation. Units on lease
 	// count as spent.
 	Decision
 	// Units is the number of units of the new lease: the units of Previous that were not
@@ -102,9 +102,9 @@ type LeaseResult struct {
 	TTL time.Duration
 }
 
-// Validity returns how long a process may spend the lease, from before it sent the
-// request. Its clock may be slower than that of the store by 1 %, and the store's clock
-// counts in µs.
+// Validity returns the time for which a process may spend the lease, counted from before
+// the process sent the request. Its clock may be slower than that of the store by 1 %,
+// and the store's clock counts in µs.
 func (r *LeaseResult) Validity() time.Duration { return r.TTL/100*99 - time.Microsecond }
 
 // LeaseStore is a [HoldStore] from which a process can take units in advance. A lease is
@@ -120,8 +120,8 @@ type LeaseStore interface {
 	//   - A lease whose deadline has passed ends as if all its units had been spent.
 	//   - Previous ends with the units that were spent. The other units are units of the
 	//     new lease or, without one, are available again.
-	//   - The new lease is granted as many further units as possible: at most Want, at
-	//     most as many as remain, and so many that all open leases have at most Max.
+	//   - The number of further units of the new lease is the minimum of Want, the
+	//     remaining units, and Max less the units of all open leases.
 	//
 	// If a lease with the id exists, ApplyLease changes nothing and returns its units and
 	// the time until its deadline, with the same Carried. So a call whose reply was lost

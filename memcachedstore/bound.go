@@ -12,14 +12,14 @@ import (
 // bound is a rule that is bound to a store. Either log is set, for an algorithm whose
 // state is a list, or step.
 type bound struct {
-	store    *Store
-	scope    scope
-	step     algo.Stepper
-	reserver algo.Reserver // nil if the algorithm cannot reserve units in advance
-	log      algo.LogStepper
-	limit    int64
-	of       headgate.Limit
-	deniedBy []string
+	store     *Store
+	scope     scope
+	step      algo.Stepper
+	reserver  algo.Reserver // nil if the algorithm cannot reserve units in advance
+	log       algo.LogStepper
+	limit     int64
+	ruleLimit headgate.Limit
+	deniedBy  []string
 
 	holds     headgate.HoldSettings
 	canHold   bool           // whether the algorithm supports holds

@@ -59,7 +59,7 @@ func (c *cell) expire(b *bound, t int64) {
 	ended := c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 	s, ok := a.(*algo.StateAccount)
 	if ok && ended == 0 && c.ledger.Unit == unit && (unit.D > 0 && s.State.C == before.C || s.State == before) {
-		c.state = s.State // units on lease do not refill; a later request finds that, too
+		c.state = s.State // no write is needed: a later request computes the same state
 		return
 	}
 	c.save(b, a)

@@ -89,8 +89,9 @@ func (c *cell) reset(b *bound, t int64) {
 	c.save(b, a)
 }
 
-// refunded charges the units on lease again that a refund has returned from a log.
-func (c *cell) refunded(b *bound, t int64) {
+// spendLeasedAgain charges the units on lease again that a refund has returned from a
+// log.
+func (c *cell) spendLeasedAgain(b *bound, t int64) {
 	if c.ledger.Leased() > 0 {
 		c.ledger.Observe(c.account(b), t)
 	}

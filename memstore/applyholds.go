@@ -52,7 +52,7 @@ func (x *holdTransaction) bind() error {
 	if err := x.bindOps(len(x.ops), func(i int) headgate.Op { return x.ops[i].Op }); err != nil {
 		return err
 	}
-	err := algo.CheckLimits(x.verb, len(x.debits), func(i int) (*target, headgate.Limit) { return x.debits[i].target, x.debits[i].common().of })
+	err := algo.CheckLimits(x.verb, len(x.debits), func(i int) (*target, headgate.Limit) { return x.debits[i].target, x.debits[i].common().ruleLimit })
 	if err != nil {
 		return fmt.Errorf("memstore: %w", err)
 	}

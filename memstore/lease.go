@@ -12,8 +12,8 @@ import (
 
 // ApplyLease ends a lease, begins a lease, or both; see [headgate.LeaseStore]. A lease
 // needs a slot or a log of its own: if there is no room for it, nothing is granted. A
-// policy over this store needs no leases. The method is for tests, and for a process that
-// serves others.
+// policy with this store needs no leases. Tests call the method, and so does the service
+// for the rate limit quotas of Envoy.
 func (s *Store) ApplyLease(_ context.Context, now headgate.Instant, op headgate.LeaseOp) (headgate.LeaseResult, error) {
 	if s.closed.Load() {
 		return headgate.LeaseResult{}, headgate.ErrClosed

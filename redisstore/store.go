@@ -98,7 +98,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		return nil, err
 	}
 	bound := &rule{
-		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), of: r.Limit, deniedBy: []string{r.Name},
+		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), ruleLimit: r.Limit, deniedBy: []string{r.Name},
 		holds:   r.Holds.WithDefaults(a.Name),
 		canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}
@@ -177,7 +177,7 @@ type rule struct {
 	header    []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
 	deniedBy  []string
 	limit     int64
-	of        headgate.Limit
+	ruleLimit headgate.Limit
 	shared    *sharedState
 	holds     headgate.HoldSettings
 	canHold   bool       // whether the algorithm supports holds

@@ -40,7 +40,7 @@ const (
 	takeAll                 // all operations are taken, or none
 	peekAll                 // report what takeAll would decide
 	openAll                 // open a hold with each operation, or none
-	upToAll                 // take the same number of units with each operation
+	takeUpToAll             // take the same number of units with each operation
 )
 
 // op is one operation on one key, and its result.

@@ -139,9 +139,9 @@ func (c *Calendar) Window(t int64) (begin, end int64) {
 }
 
 // Edges returns the edges of the window before the one that contains t, of that window
-// and of the window after it, in ascending order. Before the first window there is none.
-// The slice must not be modified. Edges allocates only if t is not in the same window as
-// in the previous call.
+// and of the window after it, in ascending order. The first window has no previous
+// boundary. The slice must not be modified. Edges allocates only if t is not in the same
+// window as in the previous call.
 func (c *Calendar) Edges(t int64) []int64 {
 	if e := c.lastEdges.Load(); e != nil && e.begin <= t && t < e.end {
 		return e.edges

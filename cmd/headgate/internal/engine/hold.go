@@ -16,7 +16,7 @@ import (
 type OpenHold struct {
 	ID      headgate.HoldID
 	Checks  []Check          // checks with their amounts
-	Expires headgate.Instant // deadline, as it was opened or last extended with this value
+	Expires headgate.Instant // deadline at the last open or extension with this value
 	// Degraded is the reason why the store did not open the hold; see
 	// [headgate.Decision].
 	Degraded headgate.StoreErrorReason
@@ -36,17 +36,18 @@ func NewHoldID(text string) (headgate.HoldID, error) {
 }
 
 // Hold takes the amounts of all checks of h, or of none, and opens a hold for them that
-// expires after ttl. The decision in a is that of a take. It sets h.Expires: if
+// expires after ttl. The decision in a is the result of the take. It sets h.Expires: if
 // a.Replayed is set, to the deadline of the hold that was opened before. With enforcement
-// off, it opens no hold. The checks are resolved as in
-// [ActiveConfig.DecideAt], and errors are as described there.
+// off, it opens no hold. The checks are resolved as in [ActiveConfig.DecideAt], and
+// errors are as described there.
 func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.Duration, h *OpenHold, a *Answer) error {
 	return s.applyHold(ctx, &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl}, h, a)
 }
 
 // Commit ends h with the actual cost of each check, in the order of the checks. The
-// decision in a is that of a peek with cost 0. It changes the amounts in h. It returns an
-// error if a limit does not know the hold and has not counted the units above its amount.
+// decision in a is the result of a peek with cost 0. It changes the amounts in h. It
+// returns an error if a limit does not know the hold and has not counted the units above
+// its amount.
 func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *OpenHold, actual []int64, a *Answer) error {
 	if len(actual) != len(h.Checks) {
 		return &CheckError{Index: -1, Field: "actual", Err: fmt.Errorf("%w: the number of actual costs is %d; must be %d, one for each check of the hold",
@@ -65,14 +66,14 @@ func (s *ActiveConfig) Cancel(ctx context.Context, now headgate.Instant, h *Open
 }
 
 // Debit spends the cost of every check, whether or not it is available. The decision in a
-// is that of a peek with cost 0.
+// is the result of a peek with cost 0.
 func (s *ActiveConfig) Debit(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
 	return s.applyHold(ctx, &holdCall{verb: headgate.Debit, now: now}, &OpenHold{Checks: checks}, a)
 }
 
 // TakeUpTo spends the same number of units for each check: the least of their costs or,
 // if fewer remain, as many as remain for every check. It sets a.Granted to this number.
-// The decision in a is that of a peek with cost 0.
+// The decision in a is the result of a peek with cost 0.
 func (s *ActiveConfig) TakeUpTo(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
 	return s.applyHold(ctx, &holdCall{verb: headgate.TakeUpTo, now: now}, &OpenHold{Checks: checks}, a)
 }
@@ -193,7 +194,7 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 			return err
 		}
 		if r.onlyHolds && verb > headgate.ExtendHold {
-			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
+			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckRequiresHold(r.Name)}
 		}
 		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || verb <= headgate.ExtendHold && r.queues {
 			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: errNoHolds(r.Algorithm)}

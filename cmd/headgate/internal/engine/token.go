@@ -38,7 +38,7 @@ func (h *OpenHold) Token() string {
 // longer than the maximum in bytes, so that a client could not end the hold. It is for a
 // hold that is not open yet. It allocates only an error.
 func (h *OpenHold) CheckSize(maxRequest int) error {
-	const rest, restOfCheck = 64, 32 // of a request to HTTP or RESP: all but the token, and an actual cost
+	const rest, restOfCheck = 64, 32 // bytes of the request outside the token; bytes of one actual cost
 	bound := len(h.ID) + 12          // version, reason, deadline and number of checks
 	for i := range h.Checks {
 		c := &h.Checks[i]
@@ -60,15 +60,16 @@ func appendText(b []byte, s string) []byte {
 // [ErrInvalidRequest], and contains no part of the token, which contains keys.
 func ParseHold(token string, maxChecks int) (OpenHold, error) {
 	if strings.ContainsAny(token, "\r\n") { // which package base64 leaves out
-		return OpenHold{}, errToken("")
+		return OpenHold{}, errToken()
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	var h OpenHold
 	if err != nil || len(b) < 1+len(h.ID) {
-		return h, errToken("")
+		return h, errToken()
 	}
 	if b[0] != tokenVersion {
-		return h, errToken("; this one is of another version")
+		return h, fmt.Errorf("%w: the token of the hold has version %d; must be %d: open the hold with this version of the service",
+			ErrInvalidRequest, b[0], tokenVersion)
 	}
 	copy(h.ID[:], b[1:])
 	r := tokenReader{rest: b[1+len(h.ID):]}
@@ -79,13 +80,13 @@ func ParseHold(token string, maxChecks int) (OpenHold, error) {
 		h.Checks = append(h.Checks, r.check())
 	}
 	if r.invalid || n == 0 || len(r.rest) > 0 {
-		return OpenHold{}, errToken("")
+		return OpenHold{}, errToken()
 	}
 	return h, nil
 }
 
-func errToken(more string) error {
-	return fmt.Errorf("%w: the hold is not a token of this service; send the text that the response to the hold contained%s", ErrInvalidRequest, more)
+func errToken() error {
+	return fmt.Errorf("%w: the token of the hold is invalid; send the hold in the response of /v1/hold or HG.HOLD unchanged", ErrInvalidRequest)
 }
 
 // tokenReader reads the binary form of a token. After invalid input, it returns zero

@@ -178,13 +178,13 @@ func TestHoldErrors(t *testing.T) {
 		{"HG.COMMIT " + open, "ERR wrong number of arguments for 'hg.commit' command"},
 		{"HG.COMMIT " + open + " 1 2", "ERR invalid request: the number of actual costs is 2; must be 1"},
 		{"HG.COMMIT " + open + " x", "ERR value is not an integer"},
-		{"HG.COMMIT x 1", "ERR invalid request: the hold is not a token of this service"},
+		{"HG.COMMIT x 1", "ERR invalid request: the token of the hold is invalid"},
 		{"HG.COMMIT " + logged.Token() + " 1000000001", "ERR invalid cost: cost is 1000000001; must be 0 to 1000000000 in a commit under sliding_log; the hold is still open: commit at most 1000000000, or cancel it"},
 		{"HG.CANCEL " + token("api"), "EXPIREDHOLD hold has expired"},
 		{"HG.CANCEL " + token("gone"), `NOPOLICY unknown policy "gone"`},
 		{"HG.EXTEND 1s " + expired.Token(), "EXPIREDHOLD hold has expired"},
 		{"HG.EXTEND x " + open, "ERR ttl is x"},
-		{"HG.EXTEND 1s " + open + " x", "ERR invalid request: the hold is not a token"},
+		{"HG.EXTEND 1s " + open + " x", "ERR invalid request: the token of the hold is invalid"},
 	} {
 		if got, want := c.do(words(tt.asked)...), "-"+tt.want; !strings.HasPrefix(got, want) {
 			t.Errorf("%.60s: got %q, want %q", tt.asked, got, want)
