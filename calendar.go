@@ -21,7 +21,7 @@ type Calendar struct {
 	// Zone is the name of a time zone in the zone database, such as Europe/Berlin. Empty
 	// means UTC.
 	Zone string
-	// From shifts the begin of the windows: 0 to 1439 minutes after midnight for a day, 0
+	// From shifts the start of the windows: 0 to 1439 minutes after midnight for a day, 0
 	// to 6 days after Monday for a week, 0 to 30 days after the 1st for a month. In a
 	// month without that day, the window begins on its last day. From must be 0 for other
 	// units.

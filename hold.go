@@ -156,7 +156,7 @@ func checkHoldCost(verb HoldVerb, a Algorithm, limit *Limit, cost int64) error {
 		return nil // usual case
 	}
 	maxCost := int64(MaxWindowUnits)
-	if verb.charges() && !limit.isConstant() {
+	if verb.charges() && !limit.isUncounted() {
 		maxCost = a.MaxDebit()
 	}
 	if cost <= maxCost {

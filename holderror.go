@@ -33,7 +33,7 @@ func holdError(
 	var missing []string
 	for i := range results {
 		r, excess := &limits[i].Rule, limits[i].Excess
-		if r.Limit.isConstant() {
+		if r.Limit.isUncounted() {
 			continue // it keeps no record of a hold
 		}
 		err := limitError(results[i].Err, r, at, expires, degraded)

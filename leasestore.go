@@ -45,11 +45,11 @@ func (s LeaseSettings) TTLOrDefault() time.Duration {
 // one key under a limit with the given capacity: Share of it, rounded down. It is 0 if
 // the capacity is too small to be leased.
 func (s LeaseSettings) Max(capacity int64) int64 {
-	most := capacity/100*int64(s.Share) + capacity%100*int64(s.Share)/100
-	if capacity-most < 1 {
+	maxUnits := capacity/100*int64(s.Share) + capacity%100*int64(s.Share)/100
+	if capacity-maxUnits < 1 {
 		return 0
 	}
-	return most
+	return maxUnits
 }
 
 // Validate returns an error that matches [ErrInvalidPolicy] if a setting is outside the
@@ -92,11 +92,12 @@ type LeaseResult struct {
 	// count as spent.
 	Decision
 	// Units is the number of units of the new lease: the units of Previous that were not
-	// spent, if Carried is true, and the granted units. If it is 0, no lease began.
+	// spent, if PreviousOpen is true, and the granted units. If it is 0, no lease began.
 	Units int64
-	// Carried is true if Previous was open. If it is false, Previous had ended before,
-	// and all its units stay spent.
-	Carried bool
+	// PreviousOpen is true if Previous was open, so that its unspent units were moved to
+	// the new lease or returned. If it is false, Previous had ended before, and all its
+	// units stay spent.
+	PreviousOpen bool
 	// TTL is the time until the new lease ends. It is shorter than that of the request
 	// if the window of the limit ends earlier.
 	TTL time.Duration
@@ -124,9 +125,9 @@ type LeaseStore interface {
 	//     remaining units, and Max less the units of all open leases.
 	//
 	// If a lease with the id exists, ApplyLease changes nothing and returns its units and
-	// the time until its deadline, with the same Carried. So a call whose reply was lost
-	// may be repeated. ApplyLease returns [ErrUnsupported] if the algorithm or the store
-	// has no leases, and [ErrInvalidHold] if Spent is negative or above the units of
-	// Previous.
+	// the time until its deadline, with the same PreviousOpen. So a call whose reply was
+	// lost may be repeated. ApplyLease returns [ErrUnsupported] if the algorithm or the
+	// store has no leases, and [ErrInvalidHold] if Spent is negative or above the units
+	// of Previous.
 	ApplyLease(ctx context.Context, now Instant, op LeaseOp) (LeaseResult, error)
 }

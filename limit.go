@@ -73,8 +73,8 @@ func (l Limit) Capacity() int64 {
 // nil. It does not check whether an algorithm accepts a rate above [MaxUnits] or uses a
 // burst or a queue: the store does. [Unlimited] and [Blocked] are valid only in a policy.
 func (l Limit) Validate() error {
-	if l.isConstant() {
-		return l.errConstantLimit()
+	if l.isUncounted() {
+		return l.errUncountedLimit()
 	}
 	if err := l.validateRate(); err != nil {
 		return err

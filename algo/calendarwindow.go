@@ -15,8 +15,8 @@ var calendarWindowLua string
 // calendarWindow counts units in windows of the calendar of a time zone. A limit with a
 // period has the windows of the fixed window.
 //
-// In its state, A is the begin of the window, and B and C are the count; see countOf. The
-// state of a window of another zone or start has another begin, so it does not count.
+// In its state, A is the start of the window, and B and C are the count; see countOf. The
+// state of a window of another zone or start has another start, so it does not count.
 type calendarWindow struct {
 	noDebt
 	limit   int64
@@ -55,7 +55,7 @@ type datedWindow struct{ calendarWindow }
 
 // at returns the window that applies at t and the count in it. If the window of s begins
 // after t, because the clock went back, s applies until that window ends. A state that
-// begins between the begin of the present window and t has another zone or start.
+// begins between the start of the present window and t has another zone or start.
 func (w *calendarWindow) at(s State, t int64) (begin, end, count int64) {
 	begin, end = w.windows.Window(t)
 	switch count = countOf(s); {
@@ -134,7 +134,7 @@ func (w *calendarWindow) Charge(s State, t, n int64) State {
 	return countState(begin, min(micros.SaturatingAdd(count, n), maxExact))
 }
 
-// ChargedAt returns the begin of the window in which the units were counted.
+// ChargedAt returns the start of the window in which the units were counted.
 func (w *calendarWindow) ChargedAt(s State) int64 { return s.A }
 
 // Correct decreases the count by n if the units were counted in the window of s. If that

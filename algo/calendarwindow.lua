@@ -1,5 +1,5 @@
 -- Lua implementation of calendarwindow.go. The text of windowcount.lua precedes this
--- text. In the state, a is the begin of the window. The terms are the limit, an upper
+-- text. In the state, a is the start of the window. The params are the limit, an upper
 -- bound on the length of a window, and the edges of consecutive windows. Without edges,
 -- the bound is the length of all windows. A time zone is not needed.
 
@@ -27,9 +27,9 @@ local function end_of(w, s)
   return window_end or min(s.a + w.longest, MAX_EXACT)
 end
 
--- at returns the begin of the window that applies at t, its end and the count in it. If
+-- at returns the start of the window that applies at t, its end and the count in it. If
 -- the window of s begins after t, because the clock went back, s applies until that
--- window ends. A state that begins between the begin of the present window and t has
+-- window ends. A state that begins between the start of the present window and t has
 -- another time zone or start.
 local function at(w, s, t)
   local count = count_of(s)
@@ -44,10 +44,10 @@ end
 
 -- new raises an error with the instant if the windows do not contain it. Nothing has been
 -- written then, and the caller sends the call again with the windows around the instant.
-function counter.new(terms, t)
-  local w = {limit = terms[1], longest = terms[2], at = at, end_of = end_of}
-  if terms[4] then
-    w.edges = terms
+function counter.new(params, t)
+  local w = {limit = params[1], longest = params[2], at = at, end_of = end_of}
+  if params[4] then
+    w.edges = params
   end
   if t and not window_of(w, t) then
     error(('HEADGATE_WINDOW %.0f'):format(t), 0)

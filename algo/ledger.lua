@@ -13,7 +13,7 @@
 --   changes        the changes of the limit {before, p, d, cut, least, rest}, or nil.
 --                  before is the number of holds that were opened before the change
 --   leased         the units of all leases. The field kind of a lease is 1, or 2 if it
---                  was carried
+--                  continues an open lease
 --   oldest_leased  a lower bound of charged_at of all leases in a log, or 0 if unknown
 --   changed        true if ensure_leased has changed the records or converted the state
 --

@@ -39,8 +39,8 @@ var mutations = []mutation{
 	{headgate.TokenBucket, "a refund before now", "if a < t then\n    a, r = t, 0", "if a < t - 1 then\n    a, r = t, 0"},
 	{headgate.TokenBucket, "a borrow that is not borrowed", "a, r = a - 1, r + b.d", "r = r + b.d"},
 	{headgate.TokenBucket, "a delay as long as the longest refused", "held > max_delay or", "held >= max_delay or"},
-	{headgate.TokenBucket, "cancel refunds a due reservation", "n == 0 or due(b, mark, t, n) then", "n == 0 then"},
-	{headgate.TokenBucket, "cancel after a later reservation", "not same(s, mark) or ", ""},
+	{headgate.TokenBucket, "cancel refunds a due reservation", "n == 0 or due(b, reserved, t, n) then", "n == 0 then"},
+	{headgate.TokenBucket, "cancel after a later reservation", "not same(s, reserved) or ", ""},
 	{headgate.TokenBucket, "a state beyond 2^53", "past >= MAX_EXACT - b.full - t then", "past >= EXACT - b.full - t + 1 then"},
 
 	{headgate.TokenBucket, "undo refunds the time of a full bucket", "whole = whole - (t - t0)\n", "whole = whole - 0\n"},

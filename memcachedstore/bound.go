@@ -59,7 +59,7 @@ func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, co
 		return headgate.Decision{}, err
 	}
 	after := algo.State{A: token[0], B: token[1], C: token[2]}
-	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Cancel, N: cost, Mark: after})
+	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Cancel, N: cost, Token: after})
 	return q.decision, err
 }
 

@@ -47,7 +47,7 @@ func (q *leaseRequest) apply(c *cell, t int64) {
 		return
 	}
 	c.save(q.bound, a)
-	q.result = headgate.LeaseResult{Decision: q.bound.withDeniedBy(q.bound.peekOne(c, t)), Units: out.Units, Carried: out.Carried}
+	q.result = headgate.LeaseResult{Decision: q.bound.withDeniedBy(q.bound.peekOne(c, t)), Units: out.Units, PreviousOpen: out.PreviousOpen}
 	if out.Units > 0 {
 		q.result.TTL = micros.Duration(out.Deadline - t)
 	}

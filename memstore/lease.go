@@ -80,7 +80,7 @@ func (x *leaseTransaction) apply() error {
 		x.rollBack()
 		return fmt.Errorf("memstore: %w", err)
 	}
-	x.result = headgate.LeaseResult{Decision: x.peek(), Units: out.Units, Carried: out.Carried}
+	x.result = headgate.LeaseResult{Decision: x.peek(), Units: out.Units, PreviousOpen: out.PreviousOpen}
 	if out.Units > 0 {
 		x.result.TTL = micros.Duration(out.Deadline - x.t)
 		t.holds.watch(&t.held.due, out.Deadline)

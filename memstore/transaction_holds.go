@@ -123,7 +123,7 @@ func (a *logTarget) Charge(t, n int64) {
 }
 
 // Correct implements [algo.Account].
-func (a *logTarget) Correct(t, mark, n int64, least algo.Debt) {
-	a.LogAccount.Correct(t, mark, n, least)
+func (a *logTarget) Correct(t, chargedAt, n int64, reduction algo.Debt) {
+	a.LogAccount.Correct(t, chargedAt, n, reduction)
 	a.target.keyLog.resetAt = a.Step.ResetAt(a.Log)
 }

@@ -306,7 +306,7 @@ func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cos
 	}
 	r.shared.markRefunded()
 	o := r.newOp(now, key, algo.Cancel, cost)
-	o.request.Mark = algo.State{A: token[0], B: token[1], C: token[2]}
+	o.request.Token = algo.State{A: token[0], B: token[1], C: token[2]}
 	if err := r.store.do(ctx, o); err != nil {
 		return headgate.Decision{}, err
 	}

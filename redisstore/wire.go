@@ -279,7 +279,7 @@ func (o *op) appendVerbArgs(b []byte) []byte {
 	case o.request.Verb == algo.Reserve:
 		return appendDouble(b, o.request.MaxDelay)
 	case o.request.Verb == algo.Cancel:
-		return appendState(b, o.request.Mark)
+		return appendState(b, o.request.Token)
 	case o.request.Verb == verbUndo && o.rule.log != nil:
 		return appendDouble(b, o.undoes.at)
 	case o.request.Verb == verbUndo:

@@ -67,7 +67,7 @@ type edgeList struct {
 }
 
 // New returns the calendar of a unit in the zone with the given name; see [Zone]. from
-// shifts the begin of windows: minutes after midnight for a day, days after Monday for a
+// shifts the start of windows: minutes after midnight for a day, days after Monday for a
 // week, days after the 1st for a month. It must be 0 for other units.
 func New(unit Unit, zone string, from int) (*Calendar, error) {
 	location, err := Zone(zone)
@@ -126,7 +126,7 @@ func isName(name string) bool {
 	return true
 }
 
-// Window returns the window [begin, end) that contains t. The begin of the window that
+// Window returns the window [begin, end) that contains t. The start of the window that
 // contains the epoch is 0. Window allocates only if t is not in the same window as in the
 // previous call.
 func (c *Calendar) Window(t int64) (begin, end int64) {
@@ -170,7 +170,7 @@ func (c *Calendar) Longest() int64 {
 	return (days + 2) * daySecs * second // at most 32 hours of shifts
 }
 
-// Shortest returns a lower bound on the time in µs between the begins of a window and of
+// Shortest returns a lower bound on the time in µs between the starts of a window and of
 // the n-th window after it.
 func (c *Calendar) Shortest(n int64) int64 {
 	length, shifts := c.period, int64(0)

@@ -159,14 +159,14 @@ func (s *ActiveConfig) resolveHolds(call *holdCall, a *Answer) error {
 			return &CheckError{Index: -1, Field: "ttl", Err: err}
 		}
 	}
-	i, most := 0, s.sent
+	i, limits := 0, s.sent
 	if call.verb == headgate.CommitHold || call.verb == headgate.ExtendHold {
-		most = s.held // the checks may be from a route
+		limits = s.held // the checks may be from a route
 	}
 	for h := range call.holds {
 		a.enforced.first, a.shadowed.first = len(a.enforced.rules), len(a.shadowed.rules)
 		checks := call.holds[h].Checks
-		if err := s.resolveFrom(i, checks, most, a); err != nil {
+		if err := s.resolveFrom(i, checks, limits, a); err != nil {
 			return err
 		}
 		a.enforced.assignHold(h)

@@ -96,10 +96,10 @@ type tokenReader struct {
 	invalid bool
 }
 
-// number reads a number from 0 to most.
-func (r *tokenReader) number(most uint64) uint64 {
+// number reads a number from 0 to max.
+func (r *tokenReader) number(max uint64) uint64 {
 	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || n > most {
+	if size <= 0 || n > max {
 		r.rest, r.invalid = nil, true
 		return 0
 	}

@@ -134,9 +134,9 @@ func (w *worker) hgUpTo() {
 
 // submitHolds submits a call on the holds whose tokens are the arguments from, …, to-1.
 func (w *worker) submitHolds(c *call, from, to int) {
-	most := w.h.engine.ActiveConfig().MaxHoldChecks()
+	maxChecks := w.h.engine.ActiveConfig().MaxHoldChecks()
 	for i := from; i < to; i++ {
-		h, err := engine.ParseHold(string(w.arg(i)), most)
+		h, err := engine.ParseHold(string(w.arg(i)), maxChecks)
 		if err != nil {
 			w.reject("ERR " + engine.Reason(err))
 			return

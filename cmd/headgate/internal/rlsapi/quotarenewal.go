@@ -21,7 +21,7 @@ const (
 	validitySlack = quotaTTL / 100
 )
 
-func jitter(most time.Duration) time.Duration { return rand.N(most) }
+func jitter(maxWait time.Duration) time.Duration { return rand.N(maxWait) }
 
 // renew chooses the action for a bucket in the next response.
 func (s *quotaStream) renew(ctx context.Context, b *quotaBucket) {
