@@ -23,16 +23,16 @@ type calendarWindow struct {
 	windows *calendar.Calendar
 }
 
-// Dated is a Stepper whose Lua implementation requires instants near the time of the
-// request in addition to Params.
-type Dated interface {
+// CalendarStepper is a Stepper whose Lua implementation needs the window boundaries
+// around the time of the request, in addition to Params.
+type CalendarStepper interface {
 	Stepper
 
-	// EdgesAt returns the edges of the previous, the present and the next window at t, in
-	// ascending order. They follow Params. The Lua function new raises an error with
-	// HEADGATE_WINDOW if the instant is not in one of these windows. The caller must not
-	// modify the slice.
-	EdgesAt(t int64) []int64
+	// BoundariesAt returns the boundaries of the previous, the present and the next
+	// window at t, in ascending order. They follow Params. The Lua function new raises an
+	// error with HEADGATE_WINDOW if the instant is not in one of these windows. The
+	// caller must not modify the slice.
+	BoundariesAt(t int64) []int64
 }
 
 func newCalendarWindow(l headgate.Limit) (Stepper, error) {
@@ -138,8 +138,8 @@ func (w *calendarWindow) Charge(s State, t, n int64) State {
 func (w *calendarWindow) ChargedAt(s State) int64 { return s.A }
 
 // Correct decreases the count by n if the units were counted in the window of s. If that
-// window has ended, its count does not matter. So Lua needs no edges around t, which may
-// be the deadline of a hold that has expired long ago.
+// window has ended, its count does not matter. So Lua needs no boundaries around t, which
+// may be the deadline of a hold that has expired long ago.
 func (w *calendarWindow) Correct(s State, _, chargedAt, n int64, _ Debt) State {
 	if chargedAt != s.A {
 		return s
@@ -167,5 +167,6 @@ func (w *calendarWindow) LeaseEnd(s State, t int64) int64 {
 // windows if the limit has a period.
 func (w *calendarWindow) Params() []int64 { return []int64{w.limit, w.windows.Longest()} }
 
-// EdgesAt returns four edges, or three if a window before the present one does not exist.
-func (w *datedWindow) EdgesAt(t int64) []int64 { return w.windows.Edges(t) }
+// BoundariesAt returns four boundaries, or three if a window before the present one does
+// not exist.
+func (w *datedWindow) BoundariesAt(t int64) []int64 { return w.windows.Boundaries(t) }

@@ -133,9 +133,9 @@ func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
 	return ended
 }
 
-// Release changes the account as Expire does, but leaves the ledger unchanged: for a
-// peek, with a copy of the account. It returns the ledger after Expire.
-func (l *Ledger) Release(a Account, t int64, release bool) *Ledger {
+// ExpiredCopy returns a copy of the ledger after Expire at t, and changes a as Expire
+// does. Pass a copy of the account: a peek changes nothing.
+func (l *Ledger) ExpiredCopy(a Account, t int64, release bool) *Ledger {
 	copied := &Ledger{Holds: slices.Clone(l.Holds), Unit: l.Unit, Changes: slices.Clone(l.Changes), nextDeadline: l.nextDeadline, leased: l.leased}
 	copied.Expire(a, t, release)
 	return copied

@@ -78,7 +78,7 @@ func (c *cell) expired(b *bound, t int64) *cell {
 		copied.log = c.log.Clone()
 	}
 	a := copied.account(b)
-	copied.ledger = *c.ledger.Release(a, t, release)
+	copied.ledger = *c.ledger.ExpiredCopy(a, t, release)
 	if s, ok := a.(*algo.StateAccount); ok {
 		copied.state = s.State
 	}

@@ -100,7 +100,7 @@ func (x *holdTransaction) apply() error {
 		x.rollBack()
 		return err
 	}
-	x.releaseAll()
+	x.storeAll()
 	return nil
 }
 
@@ -367,8 +367,8 @@ func (x *holdTransaction) peekAfter(i int) headgate.Decision {
 	return c.logRule.step.Answer(c.target.log, x.t, 0, true)
 }
 
-// releaseAll stores the states of all targets and unlocks their slots.
-func (x *holdTransaction) releaseAll() {
+// storeAll stores the states of all targets and unlocks their slots.
+func (x *holdTransaction) storeAll() {
 	for i := range x.debits {
 		c := &x.debits[i]
 		t := c.target

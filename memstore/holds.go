@@ -224,7 +224,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 func (b *slotBound) peekHeld(k *heldKey, r *algo.Request) algo.Result {
 	a := algo.StateAccount{Step: b.corrector, State: k.account.State}
 	if k.releasesAt(r.T, b.holds) {
-		k.ledger.Release(&a, r.T, b.holds.OnExpiry == headgate.ReleaseExpired)
+		k.ledger.ExpiredCopy(&a, r.T, b.holds.OnExpiry == headgate.ReleaseExpired)
 	}
 	return algo.Apply(b.step, a.State, r)
 }

@@ -85,7 +85,7 @@ func (x *leaseTransaction) apply() error {
 		x.result.TTL = micros.Duration(out.Deadline - x.t)
 		t.holds.watch(&t.held.due, out.Deadline)
 	}
-	x.releaseAll()
+	x.storeAll()
 	return nil
 }
 

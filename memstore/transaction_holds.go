@@ -49,7 +49,7 @@ func (x *transaction) expireCopy(c *debit) {
 		t.log = t.log.Clone()
 		t.account = &algo.LogAccount{Step: c.logRule.step, Log: t.log}
 	}
-	t.peeked = t.held.ledger.Release(t.account, x.t, c.settings().OnExpiry == headgate.ReleaseExpired)
+	t.peeked = t.held.ledger.ExpiredCopy(t.account, x.t, c.settings().OnExpiry == headgate.ReleaseExpired)
 }
 
 // ledger returns the open holds of the target, or nil.

@@ -122,7 +122,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		}
 	}
 	bound.setHeader(a.Name, bound.step.Params())
-	bound.dated, _ = bound.step.(algo.Dated)
+	bound.dated, _ = bound.step.(algo.CalendarStepper)
 	bound.shared.addRule(bound.identity(r.Limit))
 	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
 		return newGuideRule(bound, r.Limit), nil
@@ -172,7 +172,7 @@ type rule struct {
 	store     *Store
 	step      algo.Stepper
 	log       algo.LogStepper
-	dated     algo.Dated // step, if its parameters depend on the time; otherwise nil
+	dated     algo.CalendarStepper // step, if its parameters depend on the time; otherwise nil
 	keys      keyNames
 	header    []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
 	deniedBy  []string

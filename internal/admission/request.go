@@ -70,9 +70,9 @@ func (q *Request) DecideAndHold(ctx context.Context, ttl time.Duration) (headgat
 // HasSlots reports whether a charge takes slots, so that DecideAndHold must decide.
 func (q *Request) HasSlots() bool { return q.slots }
 
-// ReleaseSlots ends the hold of DecideAndHold with the costs that were charged: units of
-// rates stay spent, and slots become available. It does nothing if there is no hold.
-func (q *Request) ReleaseSlots(ctx context.Context) {
+// CommitAsCharged ends the hold of DecideAndHold with the costs that were charged: units
+// of rates stay spent, and slots become available. It does nothing if there is no hold.
+func (q *Request) CommitAsCharged(ctx context.Context) {
 	q.Adjust(ctx, func(int, int64) int64 { return AsCharged })
 }
 

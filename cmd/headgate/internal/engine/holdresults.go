@@ -67,7 +67,7 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 
 // holdError returns the error of the operation on h, whose charges are from to to − 1,
 // and the units that a commit has not counted; see [root.HoldError].
-func (call *holdCall) holdError(c *charges, from, to int, h *OpenHold, at headgate.Instant) (uncounted int64, err error) {
+func (call *holdCall) holdError(c *charges, from, to int, h *ClientHold, at headgate.Instant) (uncounted int64, err error) {
 	results := c.results[from:to]
 	if !slices.ContainsFunc(results, func(r headgate.HoldResult) bool { return r.Err != nil || r.Degraded != headgate.ReasonNone }) {
 		return 0, nil // usual case
@@ -109,7 +109,7 @@ func (call *holdCall) allowAll(a *Answer) {
 
 // expireAt sets the deadline if the call has opened or extended the hold, or had opened
 // it before. deadline is 0 if the store has no such hold.
-func (h *OpenHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
+func (h *ClientHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
 	switch {
 	case call.verb != headgate.OpenHold && call.verb != headgate.ExtendHold:
 	case deadline != 0:

@@ -18,7 +18,7 @@ const (
 // all that the instance needs to find the hold in the store: the id, the deadline, and
 // for each check the policy or limit, the key and the amount. It is not secret and not
 // signed: a client with a forged token can do what it can do with a forged request.
-func (h *OpenHold) Token() string {
+func (h *ClientHold) Token() string {
 	b := append([]byte{tokenVersion}, h.ID[:]...)
 	b = binary.AppendUvarint(append(b, byte(h.Degraded)), uint64(h.Expires))
 	b = binary.AppendUvarint(b, uint64(len(h.Checks)))
@@ -37,7 +37,7 @@ func (h *OpenHold) Token() string {
 // CheckSize returns a [*CheckError] if a request that commits or extends h could be
 // longer than the maximum in bytes, so that a client could not end the hold. It is for a
 // hold that is not open yet. It allocates only an error.
-func (h *OpenHold) CheckSize(maxRequest int) error {
+func (h *ClientHold) CheckSize(maxRequest int) error {
 	const rest, restOfCheck = 64, 32 // bytes of the request outside the token; bytes of one actual cost
 	bound := len(h.ID) + 12          // version, reason, deadline and number of checks
 	for i := range h.Checks {
@@ -55,15 +55,15 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// ParseHold reads a token of [OpenHold.Token]. It accepts at most maxChecks checks. The
+// ParseHold reads a token of [ClientHold.Token]. It accepts at most maxChecks checks. The
 // checks are validated when the hold is used, like those of a request. The error matches
 // [ErrInvalidRequest], and contains no part of the token, which contains keys.
-func ParseHold(token string, maxChecks int) (OpenHold, error) {
+func ParseHold(token string, maxChecks int) (ClientHold, error) {
 	if strings.ContainsAny(token, "\r\n") { // which package base64 leaves out
-		return OpenHold{}, errToken()
+		return ClientHold{}, errToken()
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	var h OpenHold
+	var h ClientHold
 	if err != nil || len(b) < 1+len(h.ID) {
 		return h, errToken()
 	}
@@ -80,7 +80,7 @@ func ParseHold(token string, maxChecks int) (OpenHold, error) {
 		h.Checks = append(h.Checks, r.check())
 	}
 	if r.invalid || n == 0 || len(r.rest) > 0 {
-		return OpenHold{}, errToken()
+		return ClientHold{}, errToken()
 	}
 	return h, nil
 }

@@ -115,7 +115,7 @@ func TestHoldOfOutage(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	token := func(policy string, expires headgate.Instant) string {
-		h := engine.OpenHold{
+		h := engine.ClientHold{
 			ID: headgate.HoldID{1}, Expires: expires, Degraded: headgate.ReasonTimedOut,
 			Checks: []engine.Check{{Policy: policy, Key: "k", Cost: 2}},
 		}
@@ -189,7 +189,7 @@ func TestExtendHolds(t *testing.T) {
 }
 
 func forged(id headgate.HoldID, expires headgate.Instant, checks ...engine.Check) string {
-	h := engine.OpenHold{ID: id, Expires: expires, Checks: checks}
+	h := engine.ClientHold{ID: id, Expires: expires, Checks: checks}
 	return h.Token()
 }
 

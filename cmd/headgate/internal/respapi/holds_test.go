@@ -144,7 +144,7 @@ func TestCommitUncounted(t *testing.T) {
 // above its amount.
 func TestCommitUncountedOfDegradedHold(t *testing.T) {
 	c, _ := newHoldClient(t, false)
-	h := engine.OpenHold{
+	h := engine.ClientHold{
 		ID: headgate.HoldID{1}, Expires: start + 1, Degraded: headgate.ReasonTimedOut,
 		Checks: []engine.Check{{Policy: "open", Key: "k", Cost: 2}},
 	}
@@ -159,8 +159,8 @@ func TestCommitUncountedOfDegradedHold(t *testing.T) {
 func TestHoldErrors(t *testing.T) {
 	c, _ := newHoldClient(t, false)
 	open, _ := tokenIn(t, c.do("HG.HOLD", "a", "30s", "login", "k", "2"))
-	expired := engine.OpenHold{Expires: 1, Checks: []engine.Check{{Policy: "login", Key: "k"}}}
-	logged := engine.OpenHold{Expires: start + 1e6, Checks: []engine.Check{{Limit: "10/1m", Algorithm: "sliding_log", Key: "k"}}}
+	expired := engine.ClientHold{Expires: 1, Checks: []engine.Check{{Policy: "login", Key: "k"}}}
+	logged := engine.ClientHold{Expires: start + 1e6, Checks: []engine.Check{{Limit: "10/1m", Algorithm: "sliding_log", Key: "k"}}}
 	for _, tt := range []struct{ asked, want string }{
 		{"HG.HOLD a 30s login", "ERR wrong number of arguments for 'hg.hold' command"},
 		{"HG.HOLD a 30s login k 1 api k", "ERR wrong number of arguments for 'hg.hold' command"},
@@ -190,7 +190,7 @@ func TestHoldErrors(t *testing.T) {
 			t.Errorf("%.60s: got %q, want %q", tt.asked, got, want)
 		}
 	}
-	later := engine.OpenHold{Expires: start + 1, Checks: expired.Checks}
+	later := engine.ClientHold{Expires: start + 1, Checks: expired.Checks}
 	if got := c.do("HG.CANCEL", later.Token()); !strings.HasPrefix(got, "-NOHOLD unknown hold") {
 		t.Errorf("unknown: got %q", got)
 	}
