@@ -121,9 +121,9 @@ func (a Algorithm) CanHold() bool { return a.kind().holds }
 // instants, and for [Concurrency]: package lease leases its slots, too, but with holds.
 func (a Algorithm) CanLease() bool { return a.kind().holds && !a.OnlyHolds() }
 
-// MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for an
-// algorithm that only counts, such as [FixedWindow], and [MaxUnits] for all others. For
-// an unknown name, it returns MaxUnits.
+// MaxRate returns the maximum Rate of a limit under a, in units: [MaxWindowUnits] for
+// [FixedWindow] and [CalendarWindow], and [MaxUnits] for all others. For an unknown name,
+// it returns MaxUnits.
 func (a Algorithm) MaxRate() int64 {
 	if a.kind().large {
 		return MaxWindowUnits

@@ -11,17 +11,17 @@ import (
 // Calendar describes the windows of a limit under [CalendarWindow], for example the days
 // of a time zone. The zero value means that the limit has a period instead.
 //
-// The text “10000/week” is both: seven days under other algorithms, and the weeks of the
-// calendar in UTC, which begin on Monday, under CalendarWindow. [ParseLimit] then sets
-// the Period and the Unit CalendarWeek. The words hour and day need no such rule, because
-// in UTC the windows are the same.
+// [ParseLimit] sets both Period (7 days) and Unit (CalendarWeek) for “10000/week”.
+// CalendarWindow uses the Unit: weeks in UTC that begin on Monday. All other algorithms
+// use the Period. Hours and days in UTC are equal in both, so “hour” and “day” set only
+// the Period.
 type Calendar struct {
 	// Unit is the length of a window.
 	Unit CalendarUnit
 	// Zone is the name of a time zone in the zone database, such as Europe/Berlin. Empty
 	// means UTC.
 	Zone string
-	// From shifts the begin of the windows: 0 to 1439 minutes after midnight for a day, 0
+	// From shifts the start of the windows: 0 to 1439 minutes after midnight for a day, 0
 	// to 6 days after Monday for a week, 0 to 30 days after the 1st for a month. In a
 	// month without that day, the window begins on its last day. From must be 0 for other
 	// units.

@@ -72,7 +72,7 @@ func (s *scanner) from(c *Calendar) error {
 	s.spaces()
 	word := s.textWord()
 	lower := strings.ToLower(clip(word))
-	from, expected := -1, "nothing more: only days, weeks and months may begin later"
+	from, expected := -1, ""
 	switch c.Unit {
 	case CalendarDay:
 		from, expected = minutesOf(lower), "a time from 00:00 to 23:59, as in from 06:00"
@@ -80,6 +80,9 @@ func (s *scanner) from(c *Calendar) error {
 		from, expected = slices.Index(weekdays[:], lower), "a weekday, as in from sunday"
 	case CalendarMonth:
 		from, expected = dayOf(lower), "a day from 1 to 31, as in from 15"
+	}
+	if expected == "" {
+		return s.failAt(word, "from is not accepted for the unit "+c.Unit.String()+"; remove it (day, week and month accept it)")
 	}
 	if from < 0 {
 		return s.failAt(word, "expected "+expected)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// maxCallLimits is the maximum number of limits that one call of a store extends,
+	// maxLimitsPerCall is the maximum number of limits that one call of a store extends,
 	// except for a hold that has more.
-	maxCallLimits = 256
+	maxLimitsPerCall = 256
 	// maxConcurrentCalls is the maximum number of such calls at the same time.
 	maxConcurrentCalls = 16
 	// maxRepeatedCalls is the maximum number of calls that repeat parts of a failed call.
@@ -69,7 +69,7 @@ func extendCalls(ops []HoldOp, sizes []int, results []HoldResult) (calls []*exte
 		}
 		node := nodesOf(ops[:n])
 		c := open[node]
-		if c == nil || len(c.ops)+n > maxCallLimits {
+		if c == nil || len(c.ops)+n > maxLimitsPerCall {
 			c = &extendCall{}
 			open[node], calls = c, append(calls, c)
 		}
@@ -97,8 +97,8 @@ func nodesOf(ops []HoldOp) string {
 	return strings.Join(nodes, "\n")
 }
 
-// run makes the call. rounds is how many calls, this one included, follow one another
-// until all calls have been made: each has an equal share of the time that is left.
+// run makes the call. rounds is the number of calls that still run one after another,
+// including this one. The time until the deadline of ctx is divided equally among them.
 func (c *extendCall) run(ctx context.Context, store Store, now Instant, ttl time.Duration, rounds int) {
 	if deadline, ok := ctx.Deadline(); ok && rounds > 1 {
 		var cancel context.CancelFunc

@@ -144,19 +144,19 @@ func (h *Hold) apply(
 	if err != nil {
 		return result, 0, err
 	}
-	result, err = h.outcome(at, costs, 0, results)
+	result, err = h.finalResult(at, costs, 0, results)
 	return result, at, err
 }
 
 // checkHoldCost returns [ErrInvalidCost] for a cost that a store cannot add up exactly:
-// it would be cut off, and the difference would not be counted. The error has the maximum
-// and the next step.
+// it would be truncated to [MaxWindowUnits], and the rest would not be counted. The error
+// has the maximum and the next step.
 func checkHoldCost(verb HoldVerb, a Algorithm, limit *Limit, cost int64) error {
 	if cost <= MaxUnits {
 		return nil // usual case
 	}
 	maxCost := int64(MaxWindowUnits)
-	if verb.charges() && !limit.isConstant() {
+	if verb.charges() && !limit.isUncounted() {
 		maxCost = a.MaxDebit()
 	}
 	if cost <= maxCost {
@@ -175,8 +175,8 @@ func checkHoldCost(verb HoldVerb, a Algorithm, limit *Limit, cost int64) error {
 // charges reports whether the verb can charge units that are not available.
 func (v HoldVerb) charges() bool { return v == CommitHold || v == Debit }
 
-// methodName returns Debit or TakeUpTo for the verb of that method, and otherwise
-// “holds”: what a store without holds does not support.
+// methodName returns the name of the operation in the error of a store without holds:
+// Debit, TakeUpTo or holds.
 func (v HoldVerb) methodName() string {
 	switch v {
 	case Debit:
@@ -203,7 +203,7 @@ func (h *Hold) applyOne(
 	if err == nil {
 		op := HoldOp{Op: Op{Bound: l.bound, Key: c.Key, Cost: cost}, ID: h.id, Private: h.private}
 		if result, at, err = l.holdBound.ApplyHold(ctx, now, verb, ttl, op); err != nil {
-			result, err = h.outcome(at, nil, 0, []HoldResult{{Decision: result.Decision, Err: err}})
+			result, err = h.finalResult(at, nil, 0, []HoldResult{{Decision: result.Decision, Err: err}})
 		}
 	}
 	if l.observer != nil {
@@ -232,7 +232,7 @@ func (h *Hold) observe(ctx context.Context, costs []int64, verb HoldVerb, at Ins
 			}
 			if err == nil {
 				var result HoldResult
-				result, e.Err = h.outcome(at, costs, first, results[first:end])
+				result, e.Err = h.finalResult(at, costs, first, results[first:end])
 				e.Decision, e.Uncounted = result.Decision, result.Uncounted
 			}
 			observe(ctx, c.Limiter.observer, e)
@@ -288,21 +288,20 @@ func (h *Hold) Replayed() bool { return h.replayed }
 // If [Hold.Replayed] is true, it is the deadline that the hold had at that time.
 func (h *Hold) ExpiresAt() time.Time { return Instant(h.expires.Load()).Time() }
 
-// Commit ends the hold with the actual cost of each check, in the order of the checks. It
-// returns the decision of a peek with cost 0. [HoldSettings.ExcessPolicy] defines what
-// happens if an actual cost is above the amount of the hold. Commit may be called again
-// if its reply was lost: only the first call has an effect. If the id of the hold is
-// random, a call waits for a commit of h that is in progress. Commit returns
-// [ErrInvalidCost] if an actual cost is above [Algorithm.MaxDebit]: nothing changes, and
-// the hold stays open until its deadline. Commit at most that cost, or cancel the hold.
+// Commit ends the hold with the actual cost of each check, in the order of the checks,
+// and returns the decision of a peek with cost 0. [HoldSettings.ExcessPolicy] applies to
+// an actual cost above the amount. Commit may be called again if its reply was lost: only
+// the first call has an effect. If the id of the hold is random, a call waits for a
+// commit of h that is in progress. Commit returns [ErrInvalidCost] if an actual cost is
+// above [Algorithm.MaxDebit]: nothing changes, and the hold stays open until its
+// deadline. Commit at most that cost, or cancel the hold.
 //
-// Commit returns [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open. If only
-// some limits know the hold, it corrects these, and returns the error in two cases: a
-// slot under a limit of concurrent units is lost, or an actual cost is above the amount
-// under a limit that does not know the hold. The error then has the number of units that
-// this limit has not counted; see [Limiter.Debit]. The commit of a hold that the failure
-// mode open allowed has no effect, and Degraded of its result is set; see also
-// [HoldResult.Uncounted].
+// If no limit has the hold anymore, the error is [ErrExpiredHold] or [ErrUnknownHold]. If
+// only some limits have it, Commit corrects them. It then returns the error in two cases:
+// a limit of concurrent units has lost the hold, or a limit without the hold has not
+// counted the units above its amount. The error has the number of these units: charge
+// them with [Limiter.Debit]. If failure mode open allowed the hold, Commit has no effect,
+// and Degraded of its result is set; see also [HoldResult.Uncounted].
 func (h *Hold) Commit(ctx context.Context, actual ...int64) (HoldResult, error) {
 	return h.commit(ctx, StoreClock, actual)
 }
@@ -345,8 +344,8 @@ func (h *Hold) commit(ctx context.Context, now Instant, actual []int64) (result 
 }
 
 // Extend sets the deadline of the hold to the present time plus ttl. It returns
-// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open, or if only a slot of it
-// is lost; see [Hold.Commit].
+// [ErrExpiredHold] or [ErrUnknownHold] if the hold is not open, or if a limit of
+// concurrent units no longer has the hold, although other limits do.
 func (h *Hold) Extend(ctx context.Context, ttl time.Duration) (HoldResult, error) {
 	return h.extend(ctx, StoreClock, ttl)
 }

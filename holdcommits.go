@@ -44,8 +44,9 @@ func (c *commits) begin(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// running returns a channel that is closed when the running commit ends. It may be closed
-// earlier. running returns nil if no commit is running.
+// running returns a channel that is closed when the running commit ends. The commit may
+// have ended before running returns, so the caller must test the state again. running
+// returns nil if no commit is running.
 func (c *commits) running() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

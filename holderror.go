@@ -6,35 +6,40 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/hooks"
 )
 
+// heldLimit is a limit of a hold.
+type heldLimit = hooks.HeldLimit[Rule]
+
 // holdError returns the error of an operation on a hold, from the results of its limits.
-// limitOf returns the rule and the key of the i-th limit and, for a commit, by how many
-// units the actual cost is above the amount of the hold; otherwise 0 or less. at is the
-// instant of the operation, expires the deadline of the hold, and degraded the reason why
-// a failure mode opened it. uncounted is [HoldResult.Uncounted].
+// limits has the limit of each result, after sumExcess. at is the instant of the
+// operation, expires the deadline of the hold, and degraded the reason why a failure mode
+// opened it. uncounted is [HoldResult.Uncounted].
 //
-// If some limits do not know the hold, the operation has changed the others. A rate
-// without the hold has nothing to correct, so this is an error only if no limit knows the
-// hold, with two exceptions. A lost slot is an error, because another hold may have it:
-// the work should stop. Units above the amount are an error, because the rate has not
-// counted them. They are not charged here: a commit can be repeated, and a rate without a
-// record of the hold would charge them again each time.
+// If some limits do not know the hold, the operation has changed the others. If a rate
+// does not have the hold, its charge has already been removed or kept, and there is
+// nothing to correct. So this is an error only if no limit knows the hold, with two
+// exceptions. A lost slot is an error, because another hold may have it: the work should
+// stop. Units above the amount are an error, because the rate has not counted them. They
+// are not charged here: a commit can be repeated, and a rate without a record of the hold
+// would charge them again each time.
 func holdError(
-	results []HoldResult, limitOf func(i int) (Rule, string, int64), at, expires Instant, degraded StoreErrorReason,
+	results []HoldResult, limits []heldLimit, at, expires Instant, degraded StoreErrorReason,
 ) (uncounted int64, _ error) {
 	var lost error
 	known, slot := false, ""
 	var missing []string
 	for i := range results {
-		r, _, _ := limitOf(i)
-		if r.Limit.isConstant() {
+		r, excess := &limits[i].Rule, limits[i].Excess
+		if r.Limit.isUncounted() {
 			continue // it keeps no record of a hold
 		}
 		err := limitError(results[i].Err, r, at, expires, degraded)
 		if err == nil {
 			if known = true; isUncounted(&results[i], r, degraded) {
-				uncounted = max(uncounted, excessOf(i, len(results), limitOf))
+				uncounted = max(uncounted, excess)
 			}
 			continue
 		}
@@ -43,8 +48,8 @@ func holdError(
 		}
 		if r.Algorithm.OnlyHolds() {
 			slot = cmp.Or(slot, r.Name)
-		} else if n := excessOf(i, len(results), limitOf); n > 0 {
-			missing = append(missing, fmt.Sprintf("%d under %q", n, r.Name))
+		} else if excess > 0 {
+			missing = append(missing, fmt.Sprintf("%d under %q", excess, r.Name))
 		}
 	}
 	if known {
@@ -53,33 +58,39 @@ func holdError(
 	return uncounted, lost
 }
 
+// sumAndHoldError is holdError after sumExcess.
+func sumAndHoldError(
+	results []HoldResult, limits []heldLimit, at, expires Instant, degraded StoreErrorReason,
+) (uncounted int64, _ error) {
+	sumExcess(limits)
+	return holdError(results, limits, at, expires, degraded)
+}
+
 // isUncounted reports whether the limit of a rule does not count the units of a commit,
 // because a failure mode decides for it. degraded is as in holdError. The failure mode
 // local counts them in the store that has opened the hold.
-func isUncounted(result *HoldResult, r Rule, degraded StoreErrorReason) bool {
+func isUncounted(result *HoldResult, r *Rule, degraded StoreErrorReason) bool {
 	if result.Err != nil { // the failure mode has opened the hold in no store
 		return true
 	}
 	return result.Degraded != ReasonNone && (degraded == ReasonNone || r.OnStoreError != FailLocal)
 }
 
-// excessOf returns by how many units the actual cost of a commit is above the amount of
-// the hold under limit i. Limits with the same state of the same key are one hold, for
-// example those of two checks with one policy and key: the first of them has the sum, and
-// the others have 0. n is the number of limits, and limitOf is as in holdError.
-func excessOf(i, n int, limitOf func(i int) (Rule, string, int64)) (sum int64) {
-	r, key, _ := limitOf(i)
-	for j := range n {
-		same, sameKey, excess := limitOf(j)
-		if sameKey != key || same.Scope != r.Scope || same.Algorithm != r.Algorithm {
-			continue
+// sumExcess adds up the Excess of limits with the same state of the same key, for example
+// those of two checks with one policy and key, because they have one hold. The first of
+// them gets the sum, and the others get 0.
+func sumExcess(limits []heldLimit) {
+	for i := range limits {
+		l := &limits[i]
+		for j := range i {
+			first := &limits[j]
+			if first.Key == l.Key && first.Rule.Scope == l.Rule.Scope && first.Rule.Algorithm == l.Rule.Algorithm {
+				first.Excess += l.Excess
+				l.Excess = 0
+				break
+			}
 		}
-		if j < i {
-			return 0
-		}
-		sum += excess
 	}
-	return sum
 }
 
 // errPartlyLost returns the error if only some limits know a hold. slot is the name of a
@@ -102,14 +113,14 @@ func errPartlyLost(lost error, slot string, uncounted []string) error {
 // error of the store. A hold that the failure mode open has allowed was never in a store,
 // so there is nothing to correct, also after the deadline. The failure mode local opens a
 // hold in the local store of one process, and the failure mode closed opens none.
-func limitError(err error, r Rule, at, expires Instant, degraded StoreErrorReason) error {
+func limitError(err error, r *Rule, at, expires Instant, degraded StoreErrorReason) error {
 	switch {
 	case !errors.Is(err, ErrUnknownHold):
 		return err
 	case degraded != ReasonNone && r.OnStoreError == FailOpen:
 		return nil
 	case at >= expires:
-		return fmt.Errorf("%w: its units were kept or released, as its policy requires; open a new hold", ErrExpiredHold)
+		return fmt.Errorf("%w: its units were kept or released (on_expiry); charge the actual cost with a debit, or open a new hold", ErrExpiredHold)
 	case degraded != ReasonNone:
 		return fmt.Errorf("%w: it was opened while the store was unavailable, and is not in the local store of this process;"+
 			" use the process that opened it, or charge the actual cost with a debit", ErrUnknownHold)
@@ -118,19 +129,19 @@ func limitError(err error, r Rule, at, expires Instant, degraded StoreErrorReaso
 		" open a new hold, or charge the cost with a debit", ErrUnknownHold)
 }
 
-// outcome returns the result and the error of an operation on h at an instant. results
-// has the results of some adjacent limits of h, which begin with the limit at the index
+// finalResult merges the results of limits of h, and returns the result and the error
+// that the caller of the method receives. at is the instant of the operation. results has
+// the results of some adjacent limits of h, which begin with the limit at the index
 // first. actual has the actual costs of a commit, one for each check of h; for another
 // operation, it is nil.
-func (h *Hold) outcome(at Instant, actual []int64, first int, results []HoldResult) (HoldResult, error) {
+func (h *Hold) finalResult(at Instant, actual []int64, first int, results []HoldResult) (HoldResult, error) {
 	result := combineResults(results)
 	failed := slices.ContainsFunc(results, func(r HoldResult) bool { return r.Err != nil })
 	if !failed && (actual == nil || result.Degraded == ReasonNone) {
 		return result, nil
 	}
 	limits := h.limits(actual)
-	limitOf := func(i int) (Rule, string, int64) { return limits[first+i].fields() }
-	uncounted, err := holdError(results, limitOf, at, Instant(h.expires.Load()), h.decision.Degraded)
+	uncounted, err := holdError(results, limits[first:], at, Instant(h.expires.Load()), h.decision.Degraded)
 	if err != nil {
 		return HoldResult{}, err
 	}
@@ -141,34 +152,19 @@ func (h *Hold) outcome(at Instant, actual []int64, first int, results []HoldResu
 	return result, nil
 }
 
-// heldLimit is a limit of a hold.
-type heldLimit struct {
-	rule   Rule
-	key    string
-	excess int64 // see excessOf; 0 if there is no commit
-}
-
-func (l *heldLimit) fields() (Rule, string, int64) { return l.rule, l.key, l.excess }
-
-// limits returns the limits of all checks of h. actual is as in outcome.
+// limits returns the limits of all checks of h. actual is as in finalResult.
 func (h *Hold) limits(actual []int64) []heldLimit {
 	var limits []heldLimit
 	for i, c := range h.checks {
 		for j, r := range c.Limiter.policy.rules() {
-			l := heldLimit{rule: r, key: c.Key}
+			l := heldLimit{Rule: r, Key: c.Key}
 			if actual != nil {
-				l.excess = actual[i] - r.Holds.ChargedUnits(c.Cost, c.Limiter.bounds[j].Limit())
+				l.Excess = actual[i] - r.Holds.ChargedUnits(c.Cost, c.Limiter.bounds[j].Limit())
 			}
 			limits = append(limits, l)
 		}
 	}
-	sums := make([]int64, len(limits))
-	for i := range limits {
-		sums[i] = excessOf(i, len(limits), func(j int) (Rule, string, int64) { return limits[j].fields() })
-	}
-	for i := range limits {
-		limits[i].excess = sums[i]
-	}
+	sumExcess(limits)
 	return limits
 }
 

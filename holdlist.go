@@ -31,10 +31,9 @@ type HoldList struct {
 type HoldLister interface {
 	Bound
 
-	// ListHolds returns at most most records, after the first skip ones. It changes
-	// nothing, and leaves out what has expired by now. Between two calls, records can
-	// be added and removed, so a page can repeat or miss some. It returns
-	// [ErrUnsupported] if the algorithm has no holds, or if a store that is wrapped
-	// cannot list them.
-	ListHolds(ctx context.Context, now Instant, key string, skip, most int) (HoldList, error)
+	// ListHolds returns at most limit records, after the first skip ones. It changes
+	// nothing, and leaves out what has expired by now. Between two calls, records can be
+	// added and removed, so a page can repeat or miss some. It returns [ErrUnsupported]
+	// if the algorithm has no holds, or if a store that is wrapped cannot list them.
+	ListHolds(ctx context.Context, now Instant, key string, skip, limit int) (HoldList, error)
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OnExpiry is what happens to the units of a hold that expires before it is committed.
+// OnExpiry selects whether the units of an expired hold stay spent.
 type OnExpiry uint8
 
 // The values of [OnExpiry].
@@ -21,7 +21,7 @@ const (
 	ReleaseExpired
 )
 
-// ExcessPolicy is what happens if a commit has more units than the hold.
+// ExcessPolicy selects how a commit charges the units above the amount of the hold.
 type ExcessPolicy uint8
 
 // The values of [ExcessPolicy].
@@ -61,17 +61,17 @@ func ParseExcessPolicy(text string) (ExcessPolicy, error) {
 // HoldSettings are the settings of a policy for holds. The zero value selects all
 // defaults.
 type HoldSettings struct {
-	// OnExpiry is what happens to the units of a hold that expires. The zero value is
+	// OnExpiry selects whether the units of an expired hold stay spent. The zero value is
 	// [DefaultExpiry].
 	OnExpiry OnExpiry
-	// ExcessPolicy is what happens if the actual cost is above the amount of the hold.
+	// ExcessPolicy selects how a commit charges the units above the amount of the hold.
 	// The zero value is [OweExcess].
 	ExcessPolicy ExcessPolicy
 	// MaxOpen is the maximum number of open holds of a key: 1 to 100,000; 0 means 1,000.
 	// A key also keeps the records of at most MaxOpen holds that have ended before their
 	// deadlines, those with the latest deadlines.
 	MaxOpen int
-	// CapAmount reduces the amount of a hold to the capacity of the limit if it is above.
+	// CapAmount reduces an amount above the capacity of the limit to the capacity.
 	// Without it, a hold with a larger amount is denied and can never be allowed.
 	CapAmount bool
 }
@@ -167,8 +167,8 @@ type HoldOp struct {
 
 // HoldResult is the result of an operation on a hold.
 type HoldResult struct {
-	// The decision is that of a take for [OpenHold], and otherwise that of a peek with
-	// cost 0 after the operation.
+	// Decision is the result of the take for [OpenHold], and of a peek with cost 0 after
+	// all other operations.
 	Decision
 	// Replayed is true if the operation had been executed before, so that this call
 	// changed nothing.
@@ -182,8 +182,8 @@ type HoldResult struct {
 	Uncounted int64
 	// Deadline is the instant at which the hold expires, after [OpenHold] and
 	// [ExtendHold]. If Replayed is set, it is the deadline of the hold that was opened
-	// before. It is 0 if the store keeps no hold: after a denial or an error, under a
-	// limit that does not count, or if a failure mode allowed the request.
+	// before. It is 0 if the store keeps no hold: after a denial or an error, under
+	// [Unlimited] or [Blocked], or if a failure mode allowed the request.
 	Deadline Instant
 	// Err is nil in the results of the methods of [Hold] and [Limiter], which return
 	// their error. [HoldStore.ApplyHolds] and [ExtendAll] set it to [ErrUnknownHold] or

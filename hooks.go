@@ -10,7 +10,7 @@ func init() {
 	hooks.ApplyAll = applyOps
 	hooks.ApplyHolds = applyHoldOps
 	hooks.ExtendHolds = extendOps
-	hooks.HoldError = holdError
+	hooks.HoldError = sumAndHoldError
 	hooks.CheckTTL = checkTTL
 	hooks.CheckHoldCost = checkHoldCost
 	hooks.InstantNow = instantNow

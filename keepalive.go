@@ -68,7 +68,7 @@ func extendAll(ctx context.Context, now Instant, ttl time.Duration, holds []*Hol
 
 // extended returns the result of an extension with the results of all its limits.
 func (h *Hold) extended(at Instant, ttl time.Duration, limits []HoldResult) HoldResult {
-	result, err := h.outcome(at, nil, 0, limits)
+	result, err := h.finalResult(at, nil, 0, limits)
 	if err == nil {
 		h.setExpires(result.Deadline, at, ttl)
 	}
@@ -168,10 +168,10 @@ func (k *KeepAlive) beat(ctx context.Context, holds []*Hold) (report func()) {
 	return func() { k.report(ctx, byStore) }
 }
 
-// timeout returns the maximum duration of an extension. The next interval begins when it
-// has ended. A hold that one extension has missed is extended again before its deadline,
-// even if some server never answers. If the interval is longer than a third of the TTL,
-// that is not possible: then the next extension begins before the deadline.
+// timeout returns the maximum duration of an extension. It is short enough that, if one
+// extension fails, the next one ends before the holds expire, although the next interval
+// starts only when the failed extension has ended. If the interval is longer than a third
+// of the TTL, that is not possible: then the next extension starts before the deadline.
 func (k *KeepAlive) timeout() time.Duration {
 	if rest := k.opts.TTL - 2*k.opts.Interval; rest >= k.opts.Interval {
 		return rest / 3

@@ -45,11 +45,11 @@ func (s LeaseSettings) TTLOrDefault() time.Duration {
 // one key under a limit with the given capacity: Share of it, rounded down. It is 0 if
 // the capacity is too small to be leased.
 func (s LeaseSettings) Max(capacity int64) int64 {
-	most := capacity/100*int64(s.Share) + capacity%100*int64(s.Share)/100
-	if capacity-most < 1 {
+	maxUnits := capacity/100*int64(s.Share) + capacity%100*int64(s.Share)/100
+	if capacity-maxUnits < 1 {
 		return 0
 	}
-	return most
+	return maxUnits
 }
 
 // Validate returns an error that matches [ErrInvalidPolicy] if a setting is outside the
@@ -88,23 +88,24 @@ type LeaseOp struct {
 
 // LeaseResult is the result of [LeaseStore.ApplyLease].
 type LeaseResult struct {
-	// The decision is that of a peek with cost 1 after the operation. Units on lease
+	// Decision is the result of a peek with cost 1 after the operation. Units on lease
 	// count as spent.
 	Decision
 	// Units is the number of units of the new lease: the units of Previous that were not
-	// spent, if Carried is true, and the granted units. If it is 0, no lease began.
+	// spent, if PreviousOpen is true, and the granted units. If it is 0, no lease began.
 	Units int64
-	// Carried is true if Previous was open. If it is false, Previous had ended before,
-	// and all its units stay spent.
-	Carried bool
+	// PreviousOpen is true if Previous was open, so that its unspent units were moved to
+	// the new lease or returned. If it is false, Previous had ended before, and all its
+	// units stay spent.
+	PreviousOpen bool
 	// TTL is the time until the new lease ends. It is shorter than that of the request
 	// if the window of the limit ends earlier.
 	TTL time.Duration
 }
 
-// Validity returns how long a process may spend the lease, from before it sent the
-// request. Its clock may be slower than that of the store by 1 %, and the store's clock
-// counts in µs.
+// Validity returns the time for which a process may spend the lease, counted from before
+// the process sent the request. Its clock may be slower than that of the store by 1 %,
+// and the store's clock counts in µs.
 func (r *LeaseResult) Validity() time.Duration { return r.TTL/100*99 - time.Microsecond }
 
 // LeaseStore is a [HoldStore] from which a process can take units in advance. A lease is
@@ -120,13 +121,13 @@ type LeaseStore interface {
 	//   - A lease whose deadline has passed ends as if all its units had been spent.
 	//   - Previous ends with the units that were spent. The other units are units of the
 	//     new lease or, without one, are available again.
-	//   - The new lease is granted as many further units as possible: at most Want, at
-	//     most as many as remain, and so many that all open leases have at most Max.
+	//   - The number of further units of the new lease is the minimum of Want, the
+	//     remaining units, and Max less the units of all open leases.
 	//
 	// If a lease with the id exists, ApplyLease changes nothing and returns its units and
-	// the time until its deadline, with the same Carried. So a call whose reply was lost
-	// may be repeated. ApplyLease returns [ErrUnsupported] if the algorithm or the store
-	// has no leases, and [ErrInvalidHold] if Spent is negative or above the units of
-	// Previous.
+	// the time until its deadline, with the same PreviousOpen. So a call whose reply was
+	// lost may be repeated. ApplyLease returns [ErrUnsupported] if the algorithm or the
+	// store has no leases, and [ErrInvalidHold] if Spent is negative or above the units
+	// of Previous.
 	ApplyLease(ctx context.Context, now Instant, op LeaseOp) (LeaseResult, error)
 }

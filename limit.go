@@ -12,8 +12,9 @@ import (
 // Lua, because no instant exceeds 2^53 µs.
 const (
 	MaxUnits = 1_000_000_000 // maximum of rate, burst and queue, in units
-	// MaxWindowUnits is the maximum of the rate under an algorithm that only counts; see
-	// [Algorithm.MaxRate]. It is large enough for tokens and for millionths of a dollar.
+	// MaxWindowUnits is the maximum of the rate under [FixedWindow] and [CalendarWindow];
+	// see [Algorithm.MaxRate]. It is large enough for tokens and for millionths of a
+	// dollar.
 	MaxWindowUnits = 1<<53 - 1
 
 	MinPeriod = time.Millisecond     // shortest period
@@ -29,7 +30,7 @@ const (
 // it is written “10/s”, “100/1m burst 20” or “100/1m queue 50”; see [ParseLimit].
 type Limit struct {
 	// Rate is the number of units granted per Period: 1 to 1e9, or to 2^53 − 1 under
-	// an algorithm that only counts, such as [FixedWindow]. Formulas call it L.
+	// [FixedWindow] and [CalendarWindow]. Formulas call it L.
 	Rate int64
 	// Period is the time in which Rate units are granted: whole microseconds, from 1 ms
 	// to 366 days. Formulas call it P.
@@ -72,8 +73,8 @@ func (l Limit) Capacity() int64 {
 // nil. It does not check whether an algorithm accepts a rate above [MaxUnits] or uses a
 // burst or a queue: the store does. [Unlimited] and [Blocked] are valid only in a policy.
 func (l Limit) Validate() error {
-	if l.isConstant() {
-		return l.errConstantLimit()
+	if l.isUncounted() {
+		return l.errUncountedLimit()
 	}
 	if err := l.validateRate(); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (l Limit) validateConcurrent() error {
 // validateRate accepts a rate above MaxUnits only without a burst or a queue, because all
 // algorithms that accept such a rate count in windows.
 func (l Limit) validateRate() error {
-	onlyCalendar := l.Calendar != (Calendar{}) && l.Period == 0 // no other algorithm accepts it
+	onlyCalendar := l.isOnlyCalendar()
 	switch {
 	case l.Burst != 0 || l.Queue != 0 || l.Rate <= MaxUnits && !onlyCalendar:
 		return inRange("rate", l.Rate, 1)

@@ -81,7 +81,7 @@ func MustParseLimit(text string) Limit {
 // String returns the limit in its shortest text form. [ParsePolicyLimit] parses this text
 // to the same limit, and so does [ParseLimit], except for [Unlimited] and [Blocked].
 func (l Limit) String() string {
-	if l.isConstant() {
+	if l.isUncounted() {
 		return l.kind.text()
 	}
 	if l.Concurrent {
@@ -107,7 +107,7 @@ func (l Limit) String() string {
 // MarshalText returns the same text as [Limit.String], or an error if the limit is
 // invalid.
 func (l Limit) MarshalText() ([]byte, error) {
-	if err := l.Validate(); err != nil && !l.isConstant() {
+	if err := l.Validate(); err != nil && !l.isUncounted() {
 		return nil, err
 	}
 	return []byte(l.String()), nil

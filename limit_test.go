@@ -159,7 +159,7 @@ func TestParseLimitErrorPosition(t *testing.T) {
 		{"5/day from |24:00", "24:00", "from 00:00 to 23:59"},
 		{"5/week from |15", "15", "as in from sunday"},
 		{"5/month from |32", "32", "from 1 to 31"},
-		{"5/year from |15", "15", "only days, weeks and months"},
+		{"5/year from |15", "15", "from is not accepted for the unit year; remove it"},
 		{"5/1|h30m", "h30m", "write 90m"},
 		{"5/1|h30min", "h30min", "write 90m"},
 		{"5/1|d12h", "d12h", "write 36h"},

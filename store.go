@@ -61,8 +61,8 @@ type Store interface {
 	// [ErrInvalidLimit] for a limit that is outside the accepted range or has a field
 	// that the algorithm does not use. A store that can become unavailable and has no
 	// fallback returns [ErrUnsupported] for any OnStoreError but closed. A store that is
-	// asked through a network returns it for a rule that is leased. Bind does no I/O, and
-	// a Bound needs no release.
+	// reached over a network returns [ErrUnsupported] for a leased rule: wrap it with
+	// package lease. Bind does no I/O, and a Bound needs no release.
 	Bind(rule Rule) (Bound, error)
 
 	// ApplyAll spends the cost of every op, or of none: if any op is denied, nothing

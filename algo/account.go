@@ -19,14 +19,14 @@ type Account interface {
 	Charge(t, n int64)
 	// Remaining returns the number of units that can be spent at t.
 	Remaining(t int64) int64
-	// ChargedAt returns where the last charge was counted: the end or the begin of its
-	// window, or the instant of its entry in a log. It is 0 if a correction does not
-	// depend on it.
+	// ChargedAt returns the instant that identifies the last charge: the start or the end
+	// of its window, or the instant of its entry in a log. It is 0 if a correction does
+	// not depend on it.
 	ChargedAt() int64
 	// Debt returns the debt at t. It is zero for an algorithm that counts in windows or
 	// slots.
 	Debt(t int64) Debt
-	// Unit returns what a unit costs.
+	// Unit returns the debt that one unit causes.
 	Unit() Unit
 	// Correct changes the state as if n units fewer had been charged at chargedAt. The
 	// debt is then lower by the parameter reduction.
@@ -51,15 +51,15 @@ type Corrector interface {
 	// Adopt converts s, which was written under a limit with the unit from; see
 	// [Account.Adopt].
 	Adopt(s State, t int64, from Unit, leased int64) (next State, cut int64, changed bool)
-	// Recount returns where the units counted at chargedAt in s are counted after Adopt
-	// with the same arguments; see [Account.Recount].
+	// Recount returns the new ChargedAt, after Adopt with the same arguments, of units
+	// that were charged at chargedAt in s; see [Account.Recount].
 	Recount(s State, t, chargedAt int64, from Unit) int64
-	// ChargedAt returns where the last charge of s was counted; see
+	// ChargedAt returns the instant that identifies the last charge of s; see
 	// [Account.ChargedAt].
 	ChargedAt(s State) int64
 	// Debt returns the debt of s at t.
 	Debt(s State, t int64) Debt
-	// Unit returns what a unit costs.
+	// Unit returns the debt that one unit causes.
 	Unit() Unit
 	// Correct returns the state at t as if n units fewer had been charged at chargedAt;
 	// see [Account.Correct].

@@ -82,10 +82,10 @@ type Reserver interface {
 	Reserve(s State, t, n, maxDelay int64) (after State, delay int64, booked bool)
 
 	// Cancel refunds the n units of a reservation at t. The reservation is identified
-	// by mark, the state that Reserve returned. If the units are already due, or the
+	// by reserved, the state that Reserve returned. If the units are already due, or the
 	// state has changed since, they stay spent, because the delays of later
 	// reservations have been promised.
-	Cancel(s, mark State, t, n int64) State
+	Cancel(s, reserved State, t, n int64) State
 }
 
 // Rephaser is a Stepper whose refill times depend on when a key was first used. If a

@@ -260,19 +260,19 @@ func TestBurstsAroundWindowBoundary(t *testing.T) { // T28
 		headgate.LeakyBucket:         199,
 	} {
 		k := keyOf(t, name, "100/s")
-		edge := year2026 + 1_000_000
+		boundary := year2026 + 1_000_000
 		if name == headgate.TokenBucketInterval {
-			k.take(edge-1_000_000, 1)
+			k.take(boundary-1_000_000, 1)
 		}
 		var log []admission
-		for now := edge - 1; now < edge-1+1_000_000; now += 1000 {
+		for now := boundary - 1; now < boundary-1+1_000_000; now += 1000 {
 			if n := k.remaining(now); n > 0 {
 				k.take(now, n)
 				log = append(log, admission{now, n})
 			}
 		}
 		if _, got, _ := worstViolation(log, func(span, _ int64) bool { return span < 1_000_000 }); got != want {
-			t.Errorf("%s 100/s, attacked at a window's edge: got %d units within a second want %d", name, got, want)
+			t.Errorf("%s 100/s, attacked at a window's boundary: got %d units within a second want %d", name, got, want)
 		}
 	}
 }

@@ -15,24 +15,24 @@ var calendarWindowLua string
 // calendarWindow counts units in windows of the calendar of a time zone. A limit with a
 // period has the windows of the fixed window.
 //
-// In its state, A is the begin of the window, and B and C are the count; see countOf. The
-// state of a window of another zone or start has another begin, so it does not count.
+// In its state, A is the start of the window, and B and C are the count; see countOf. The
+// state of a window of another zone or start has another start, so it does not count.
 type calendarWindow struct {
 	noDebt
 	limit   int64
 	windows *calendar.Calendar
 }
 
-// Dated is a Stepper whose Lua implementation requires instants near the time of the
-// request in addition to Params.
-type Dated interface {
+// CalendarStepper is a Stepper whose Lua implementation needs the window boundaries
+// around the time of the request, in addition to Params.
+type CalendarStepper interface {
 	Stepper
 
-	// EdgesAt returns the edges of the previous, the present and the next window at t, in
-	// ascending order. They follow Params. The Lua function new raises an error with
-	// HEADGATE_WINDOW if the instant is not in one of these windows. The caller must not
-	// modify the slice.
-	EdgesAt(t int64) []int64
+	// BoundariesAt returns the boundaries of the previous, the present and the next
+	// window at t, in ascending order. They follow Params. The Lua function new raises an
+	// error with HEADGATE_WINDOW if the instant is not in one of these windows. The
+	// caller must not modify the slice.
+	BoundariesAt(t int64) []int64
 }
 
 func newCalendarWindow(l headgate.Limit) (Stepper, error) {
@@ -55,7 +55,7 @@ type datedWindow struct{ calendarWindow }
 
 // at returns the window that applies at t and the count in it. If the window of s begins
 // after t, because the clock went back, s applies until that window ends. A state that
-// begins between the begin of the present window and t has another zone or start.
+// begins between the start of the present window and t has another zone or start.
 func (w *calendarWindow) at(s State, t int64) (begin, end, count int64) {
 	begin, end = w.windows.Window(t)
 	switch count = countOf(s); {
@@ -134,12 +134,12 @@ func (w *calendarWindow) Charge(s State, t, n int64) State {
 	return countState(begin, min(micros.SaturatingAdd(count, n), maxExact))
 }
 
-// ChargedAt returns the begin of the window in which the units were counted.
+// ChargedAt returns the start of the window in which the units were counted.
 func (w *calendarWindow) ChargedAt(s State) int64 { return s.A }
 
 // Correct decreases the count by n if the units were counted in the window of s. If that
-// window has ended, its count does not matter. So Lua needs no edges around t, which may
-// be the deadline of a hold that has expired long ago.
+// window has ended, its count does not matter. So Lua needs no boundaries around t, which
+// may be the deadline of a hold that has expired long ago.
 func (w *calendarWindow) Correct(s State, _, chargedAt, n int64, _ Debt) State {
 	if chargedAt != s.A {
 		return s
@@ -167,5 +167,6 @@ func (w *calendarWindow) LeaseEnd(s State, t int64) int64 {
 // windows if the limit has a period.
 func (w *calendarWindow) Params() []int64 { return []int64{w.limit, w.windows.Longest()} }
 
-// EdgesAt returns four edges, or three if a window before the present one does not exist.
-func (w *datedWindow) EdgesAt(t int64) []int64 { return w.windows.Edges(t) }
+// BoundariesAt returns four boundaries, or three if a window before the present one does
+// not exist.
+func (w *datedWindow) BoundariesAt(t int64) []int64 { return w.windows.Boundaries(t) }

@@ -1,24 +1,25 @@
 -- Lua implementation of calendarwindow.go. The text of windowcount.lua precedes this
--- text. In the state, a is the begin of the window. The terms are the limit, an upper
--- bound on the length of a window, and the edges of consecutive windows. Without edges,
--- the bound is the length of all windows. A time zone is not needed.
+-- text. In the state, a is the start of the window. The params are the limit, an upper
+-- bound on the length of a window, and the boundaries of consecutive windows. Without
+-- boundaries, the bound is the length of all windows. A time zone is not needed.
 
--- window_of returns the window that contains t, or nil if the edges do not contain it.
+-- window_of returns the window that contains t, or nil if the boundaries do not contain
+-- it.
 local function window_of(w, t)
-  if not w.edges then
+  if not w.boundaries then
     local window_begin = t - t % w.longest
     return window_begin, min(window_begin + w.longest, MAX_EXACT)
   end
-  for i = 3, #w.edges - 1 do
-    if w.edges[i] <= t and t < w.edges[i + 1] then
-      return w.edges[i], w.edges[i + 1]
+  for i = 3, #w.boundaries - 1 do
+    if w.boundaries[i] <= t and t < w.boundaries[i + 1] then
+      return w.boundaries[i], w.boundaries[i + 1]
     end
   end
 end
 
 -- end_of returns the end of the window that begins at s.a. If no window begins there, s
--- has another time zone or start, and does not count from s.a on. If the edges do not
--- contain s.a, the result is not earlier than the end.
+-- has another time zone or start, and does not count from s.a on. If the boundaries do
+-- not contain s.a, the result is not earlier than the end.
 local function end_of(w, s)
   local window_begin, window_end = window_of(w, s.a)
   if window_begin and window_begin ~= s.a then
@@ -27,9 +28,9 @@ local function end_of(w, s)
   return window_end or min(s.a + w.longest, MAX_EXACT)
 end
 
--- at returns the begin of the window that applies at t, its end and the count in it. If
+-- at returns the start of the window that applies at t, its end and the count in it. If
 -- the window of s begins after t, because the clock went back, s applies until that
--- window ends. A state that begins between the begin of the present window and t has
+-- window ends. A state that begins between the start of the present window and t has
 -- another time zone or start.
 local function at(w, s, t)
   local count = count_of(s)
@@ -44,10 +45,10 @@ end
 
 -- new raises an error with the instant if the windows do not contain it. Nothing has been
 -- written then, and the caller sends the call again with the windows around the instant.
-function counter.new(terms, t)
-  local w = {limit = terms[1], longest = terms[2], at = at, end_of = end_of}
-  if terms[4] then
-    w.edges = terms
+function counter.new(params, t)
+  local w = {limit = params[1], longest = params[2], at = at, end_of = end_of}
+  if params[4] then
+    w.boundaries = params
   end
   if t and not window_of(w, t) then
     error(('HEADGATE_WINDOW %.0f'):format(t), 0)
@@ -61,7 +62,7 @@ local holds = counter.holds
 function counter.holds()
   local h = holds()
   -- correct decreases the count if the units were counted in the window of s. It needs no
-  -- edges around t, which may be a deadline that has passed long ago.
+  -- boundaries around t, which may be a deadline that has passed long ago.
   function h.correct(_, s, _, charged_at, n)
     if charged_at ~= s.a then
       return s

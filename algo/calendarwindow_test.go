@@ -19,7 +19,7 @@ func at(t *testing.T, text string) int64 {
 	return instant.UnixMicro()
 }
 
-// A limit with a calendar or with a period: the begin and the end of the window that
+// A limit with a calendar or with a period: the start and the end of the window that
 // contains an instant.
 func TestCalendarWindowBeginAndEnd(t *testing.T) {
 	t.Parallel()

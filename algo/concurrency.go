@@ -136,7 +136,7 @@ func (l *Ledger) lastRelease() (last int64) {
 	return last
 }
 
-// releasedBy returns the first instant at which the holds that have expired have n units.
+// releasedBy returns the deadline at which expired holds have released n units.
 func (l *Ledger) releasedBy(n int64) (at int64) {
 	sorted := slices.Clone(l.Holds)
 	slices.SortFunc(sorted, func(a, b Hold) int { return cmp.Compare(a.Deadline, b.Deadline) })

@@ -3,8 +3,8 @@
 
 local concurrency = {slots = true}
 
-function concurrency.new(terms)
-  return {limit = terms[1]}
+function concurrency.new(params)
+  return {limit = params[1]}
 end
 
 -- take allows a request if and only if the slots that are taken, plus n, are at most L.

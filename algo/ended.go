@@ -41,13 +41,13 @@ func (e Ended) Expire(t int64) Ended {
 }
 
 // Add adds a record at t, after Expire, in place of one with the same name. If there are
-// more than most, those with the earliest deadlines are removed.
-func (e Ended) Add(h EndedHold, t int64, most int) Ended {
+// more than maxRecords, those with the earliest deadlines are removed.
+func (e Ended) Add(h EndedHold, t int64, maxRecords int) Ended {
 	name := NameOf(h.ID)
 	e = slices.DeleteFunc(e.Expire(t), func(o EndedHold) bool { return NameOf(o.ID) == name })
 	i, _ := slices.BinarySearchFunc(e, h, compareEnded)
 	e = slices.Insert(e, i, h)
-	return slices.Delete(e, 0, max(0, len(e)-most))
+	return slices.Delete(e, 0, max(0, len(e)-maxRecords))
 }
 
 func compareEnded(a, b EndedHold) int {

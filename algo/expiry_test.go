@@ -133,8 +133,8 @@ func TestLeasesExpireTogetherInLua(t *testing.T) {
 			t.Fatal(err)
 		}
 		terms := step.Params()
-		if dated, ok := step.(algo.Dated); ok {
-			terms = append(terms, dated.EdgesAt(start+2e9)...)
+		if dated, ok := step.(algo.CalendarStepper); ok {
+			terms = append(terms, dated.BoundariesAt(start+2e9)...)
 		}
 		vm := newLuaVM(t, algo.Arithmetic()+algo.LuaLocal("x", a.Lua)+algo.LuaLocal("ledger", algo.LedgerLua())+expiryDriver)
 		args := []lua.LValue{lua.LNumber(leases), lua.LNumber(start)}

@@ -21,8 +21,8 @@ local function at(w, s, t)
   return window_end, window_end, count
 end
 
-function counter.new(terms)
-  return {limit = terms[1], period = terms[2], at = at, end_of = ends_at}
+function counter.new(params)
+  return {limit = params[1], period = params[2], at = at, end_of = ends_at}
 end
 
 local holds = counter.holds

@@ -24,7 +24,7 @@ func NameOf(id headgate.HoldID) HoldName { return HoldName(id[:len(HoldName{})])
 type RequestChecksums map[headgate.HoldID]uint64
 
 // Add adds a key of the hold with the given id, and the sum of its costs in the request,
-// which is cut off at [headgate.MaxWindowUnits]. The order of the calls does not matter.
+// which is at most [headgate.MaxWindowUnits]. The order of the calls does not matter.
 func (s RequestChecksums) Add(id headgate.HoldID, key uint64, cost int64) {
 	s[id] += mix(key + mix(uint64(cost)))
 }

@@ -5,13 +5,13 @@ import "github.com/headgate/headgate"
 // List returns at most most of the records that have not expired by t, after the first
 // skip ones, and the totals of all; see [headgate.HoldLister]. isLog is whether the units
 // are counted in a log, which has the instants at which they were charged.
-func (l *Ledger) List(t int64, skip, most int, isLog bool) (list headgate.HoldList) {
+func (l *Ledger) List(t int64, skip, limit int, isLog bool) (list headgate.HoldList) {
 	for i := range l.Holds {
 		h := &l.Holds[i]
 		if h.Deadline <= t {
 			continue
 		}
-		if at := list.Holds + list.Leases; at >= skip && len(list.Records) < most {
+		if at := list.Holds + list.Leases; at >= skip && len(list.Records) < limit {
 			list.Records = append(list.Records, h.record(isLog))
 		}
 		if h.isLease() {

@@ -3,8 +3,8 @@
 
 local new = bucket.new
 
-function bucket.new(terms)
-  local b = new(terms)
+function bucket.new(params)
+  local b = new(params)
   b.leaky = true
   return b
 end

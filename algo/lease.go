@@ -17,8 +17,9 @@ const (
 	// Lease is a number of units that one process may spend until the deadline. When a
 	// lease expires, all its units are spent.
 	Lease
-	// CarriedLease is a lease that began with the units that were left of another lease.
-	CarriedLease
+	// ContinuedLease is a lease that began when an open lease ended, with its unspent
+	// units.
+	ContinuedLease
 )
 
 // isLease reports whether h is a lease.
@@ -26,9 +27,9 @@ func (h *Hold) isLease() bool { return h.Kind() != PlainHold }
 
 // LeaseResult is the result of [Ledger.Lease]; see [headgate.LeaseResult].
 type LeaseResult struct {
-	Units    int64 // 0 if no lease began
-	Deadline int64 // instant at which the lease expires, in µs; 0 if no lease began
-	Carried  bool
+	Units        int64 // 0 if no lease began
+	Deadline     int64 // instant at which the lease expires, in µs; 0 if no lease began
+	PreviousOpen bool
 }
 
 // Leased returns the number of units of all leases.
@@ -40,30 +41,31 @@ func (l *Ledger) NeedsExpire(t int64) bool { return l.leased > 0 || l.HasExpired
 
 // Lease ends a lease, begins a lease, or both, at t; see [headgate.LeaseStore]. maxOpen
 // is the maximum number of records of a key: with as many, nothing is granted in addition
-// to carried units. Call Expire before. Lease changes nothing if it returns an error.
+// to the unspent units of the previous lease. Call Expire before. Lease changes nothing
+// if it returns an error.
 func (l *Ledger) Lease(a Account, t int64, op *headgate.LeaseOp, maxOpen int) (LeaseResult, error) {
 	if i := l.Find(op.ID); i >= 0 && op.ID != (headgate.HoldID{}) {
 		h := &l.Holds[i]
-		return LeaseResult{Units: h.Units(), Deadline: h.Deadline, Carried: h.Kind() == CarriedLease}, nil
+		return LeaseResult{Units: h.Units(), Deadline: h.Deadline, PreviousOpen: h.Kind() == ContinuedLease}, nil
 	}
-	kind, rest := Lease, int64(0)
+	kind, unspent := Lease, int64(0)
 	if i := l.findLease(op.Previous); i >= 0 {
 		units := l.Holds[i].Units()
 		if op.Spent < 0 || op.Spent > units {
 			return LeaseResult{}, fmt.Errorf("%w: %d units of a lease were spent; must be 0 to %d, the units of the lease", headgate.ErrInvalidHold, op.Spent, units)
 		}
-		kind, rest = CarriedLease, units-op.Spent
+		kind, unspent = ContinuedLease, units-op.Spent
 		l.endLease(a, t, i, op.Spent)
 	}
-	out := LeaseResult{Carried: kind == CarriedLease}
+	out := LeaseResult{PreviousOpen: kind == ContinuedLease}
 	if op.ID == (headgate.HoldID{}) {
 		return out, nil
 	}
-	room := min(op.Max-l.leased, a.Remaining(t)) - rest
+	room := min(op.Max-l.leased, a.Remaining(t)) - unspent
 	if len(l.Holds) >= maxOpen {
 		room = 0
 	}
-	if out.Units = rest + max(0, min(op.Want, room)); out.Units > 0 {
+	if out.Units = unspent + max(0, min(op.Want, room)); out.Units > 0 {
 		out.Deadline = min(t+op.TTL.Microseconds(), a.LeaseEnd(t))
 		l.beginLease(a, t, op.ID, &out, kind)
 	}

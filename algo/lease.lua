@@ -80,36 +80,36 @@ function leases.apply(l, t, c)
   if known then
     return known.units, known.deadline, known.kind == 2
   end
-  local i, rest = c.previous and ledger.find(l, c.previous), 0
+  local i, unspent = c.previous and ledger.find(l, c.previous), 0
   if i and not l.list[i].kind then
     i = nil
   elseif i then
-    rest = l.list[i].units - c.spent
-    if rest < 0 or c.spent < 0 then
+    unspent = l.list[i].units - c.spent
+    if unspent < 0 or c.spent < 0 then
       return nil
     end
     leases.finish(l, t, i, c.spent)
   end
-  local carried = i ~= nil and i ~= false
+  local previous_open = i ~= nil and i ~= false
   if not c.id then
-    return 0, 0, carried
+    return 0, 0, previous_open
   end
-  local room = min(c.max - l.leased, remaining(l, t)) - rest
+  local room = min(c.max - l.leased, remaining(l, t)) - unspent
   if l.encoded_count + #l.list >= c.max_open then
     room = 0
   end
-  local units = rest + max(0, min(c.want, room))
+  local units = unspent + max(0, min(c.want, room))
   if units == 0 then
-    return 0, 0, carried
+    return 0, 0, previous_open
   end
   local deadline = min(t + c.ttl, l.h.lease_end(l.w, l.s, t))
   prepare(l, t)
   l.s = l.h.charge(l.w, l.s, t, units)
   l.leased = l.leased + units
   local lease = ledger.open(l, t, c.id, units, deadline)
-  lease.kind = carried and 2 or 1
+  lease.kind = previous_open and 2 or 1
   l.oldest_leased = min(l.oldest_leased, lease.charged_at)
-  return units, deadline, carried
+  return units, deadline, previous_open
 end
 
 return leases

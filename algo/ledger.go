@@ -133,17 +133,17 @@ func (l *Ledger) Expire(a Account, t int64, release bool) (ended int) {
 	return ended
 }
 
-// Release changes the account as Expire does, but leaves the ledger unchanged: for a
-// peek, with a copy of the account. It returns the ledger after Expire.
-func (l *Ledger) Release(a Account, t int64, release bool) *Ledger {
+// ExpiredCopy returns a copy of the ledger after Expire at t, and changes a as Expire
+// does. Pass a copy of the account: a peek changes nothing.
+func (l *Ledger) ExpiredCopy(a Account, t int64, release bool) *Ledger {
 	copied := &Ledger{Holds: slices.Clone(l.Holds), Unit: l.Unit, Changes: slices.Clone(l.Changes), nextDeadline: l.nextDeadline, leased: l.leased}
 	copied.Expire(a, t, release)
 	return copied
 }
 
 // Prepare updates the least debt, and converts the state to the present limit. Call it
-// before a change at t, and Observe after it. If nothing changes after all, for example
-// because a request is denied, it must not be called.
+// before a change at t, and Observe after it. Call it only when the change is certain:
+// after a decision, before its effect is applied.
 func (l *Ledger) Prepare(a Account, t int64) {
 	l.Observe(a, t)
 	l.adopt(a, t)
@@ -192,11 +192,11 @@ func (l *Ledger) Extend(i int, deadline int64) {
 	l.Holds[i].Deadline = deadline
 }
 
-// End ends hold i at t with the actual number of units. If actual is lower than the
-// units of the hold, the difference is corrected. If it is higher, the excess is
-// charged; if clip is true, at most what remains. Slots become available whatever
-// actual is. If the number of spent units stays the same, the state is not converted to
-// the present limit.
+// End ends hold i at t with the actual number of units. If actual is lower than the units
+// of the hold, the difference is corrected. If it is higher, the excess is charged; if
+// clip is true, at most what remains. Slots become available for every value of actual.
+// If the number of spent units stays the same, the state is not converted to the present
+// limit.
 func (l *Ledger) End(a Account, t int64, i int, actual int64, clip bool) {
 	held := l.Holds[i].Units()
 	if isSlots(a) {
@@ -244,8 +244,8 @@ func (l *Ledger) correct(a Account, t int64, first int, refund func(i int) int64
 //
 // Let m(t) be the least debt from the beginning of a hold up to t. Without n of its
 // units, the debt at t would be lower by min(debt of n, m(t)). So the reduction starts
-// with the debt of n, and each segment limits it to the least debt of the segment. What
-// later holds refund is added where they were opened.
+// with the debt of n, and each segment limits it to the least debt of the segment. The
+// refund of a later hold is added in the segment that it begins.
 func (l *Ledger) correctDebts(first int, refund func(i int) int64) (reduction Debt) {
 	c := l.changeAfter(first)
 	unit := l.unitBefore(c)

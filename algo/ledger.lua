@@ -7,12 +7,13 @@
 --                  order in which they began. least and rest are the least debt of the
 --                  segment of the hold
 --   encoded_count  the number of earlier holds that were not decoded, so that they are
---                  not in the list. least and rest are those of the last of them
---   p, d           what a unit costs under the limit of the latest change
+--                  not in the list
+--   least, rest    the least debt of the segment of the last hold that was not decoded
+--   p, d           the debt that a unit causes under the limit of the latest change
 --   changes        the changes of the limit {before, p, d, cut, least, rest}, or nil.
 --                  before is the number of holds that were opened before the change
 --   leased         the units of all leases. The field kind of a lease is 1, or 2 if it
---                  was carried
+--                  continues an open lease
 --   oldest_leased  a lower bound of charged_at of all leases in a log, or 0 if unknown
 --   changed        true if ensure_leased has changed the records or converted the state
 --
@@ -112,13 +113,14 @@ local function remaining(l, t)
 end
 ledger.remaining = remaining
 
--- take_up_to takes n units, of which at most the remaining ones. It returns their number.
+-- take_up_to takes n units, or all that remain if fewer do. It returns the number taken.
 function ledger.take_up_to(l, t, n)
   n = min(n, remaining(l, t))
   ledger.charge(l, t, n)
   return n
 end
 
+-- The line below is replaced by the text of lease.lua.
 --LEASES
 
 local function has_expired(list, t)
@@ -190,8 +192,7 @@ local function last_release(list)
   return last
 end
 
--- released_by returns the first instant at which the holds that have expired have n
--- units.
+-- released_by returns the deadline at which expired holds have released n units.
 local function released_by(list, n)
   local sorted, at = {}, 0
   for i = 1, #list do
@@ -207,8 +208,8 @@ local function released_by(list, n)
   return at
 end
 
--- answer returns the decision on a request for asked units, of which none are spent after
--- it. The waits of slots depend on the deadlines; see ledger.go.
+-- answer returns the decision on a request for asked units. None of these units are spent
+-- after the request. The waits of slots depend on the deadlines; see ledger.go.
 function ledger.answer(l, t, asked, allowed)
   local d = l.h.answer(l.w, l.s, t, asked, 0, allowed)
   if not l.h.slots then

@@ -74,7 +74,7 @@ return drive
 type luaHolds struct {
 	vm    *lua.LState
 	drive *lua.LTable
-	dated algo.Dated // nil if the parameters do not depend on the time
+	dated algo.CalendarStepper // nil if the parameters do not depend on the time
 	terms []int64
 }
 
@@ -87,7 +87,7 @@ func (k *luaHolds) begin(of *holdKey) {
 // change binds the limit of k.
 func (k *luaHolds) change(of *holdKey) {
 	k.terms = of.terms()
-	if k.dated, _ = of.step.(algo.Dated); k.dated == nil {
+	if k.dated, _ = of.step.(algo.CalendarStepper); k.dated == nil {
 		k.bind(k.terms)
 	}
 }
@@ -148,7 +148,7 @@ func (k *luaHolds) bind(terms []int64) {
 // run executes a step. The parameters of a calendar are those at the time of the step.
 func (k *luaHolds) run(s *holdStep, release, clip bool) holdAnswer {
 	if k.dated != nil {
-		k.bind(append(slices.Clone(k.terms), k.dated.EdgesAt(s.t)...))
+		k.bind(append(slices.Clone(k.terms), k.dated.BoundariesAt(s.t)...))
 	}
 	v := k.call("step", 10, lua.LString(s.verb), lua.LNumber(s.t), lua.LNumber(s.n), lua.LString(s.id), lua.LNumber(s.deadline), lua.LBool(release), lua.LBool(clip), k.lease(s))
 	number := func(i int) int64 { return int64(v[i].(lua.LNumber)) }

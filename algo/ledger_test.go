@@ -260,7 +260,7 @@ func (k *holdKey) run(s *holdStep, clip bool) (out holdAnswer) {
 	case "lease":
 		// As in Lua, a call with too many spent units changes nothing.
 		result, err := k.ledger.Lease(account, s.t, &s.lease, k.maxOpen)
-		out.granted, out.leaseEnd, out.carried = result.Units, result.Deadline, result.Carried
+		out.granted, out.leaseEnd, out.carried = result.Units, result.Deadline, result.PreviousOpen
 		if err != nil {
 			out.granted = -1
 		}
@@ -364,7 +364,7 @@ func leaseOnModel(m *model.Holds, l headgate.Limit, s *holdStep, out *holdAnswer
 		out.granted = -1
 	} else {
 		reply := m.Lease(l, s.t, c)
-		out.granted, out.leaseEnd, out.carried = reply.Units, reply.Deadline, reply.Carried
+		out.granted, out.leaseEnd, out.carried = reply.Units, reply.Deadline, reply.PreviousOpen
 	}
 	out.decision = m.Peek(l, s.t, 0)
 }

@@ -24,14 +24,14 @@ var arithmeticLua string
 // The Lua implementation has the methods of [Stepper] and, if the algorithm can
 // reserve, of [Reserver], under the same names:
 //
-//	w = x.new(terms)                     terms: the list that Params returns, in order
+//	w = x.new(params)                    params: the list that Params returns, in order
 //	s, allowed = x.take(w, s, t, n)
 //	d = x.answer(w, s, t, asked, spent, allowed)
 //	s = x.refund(w, s, t, n)
 //	s = x.undo(w, s, was, after, t0, t, n)
 //	instant = x.reset_at(w, s)
 //	s, delay, booked = x.reserve(w, s, t, n, max_delay)
-//	s = x.cancel(w, s, mark, t, n)
+//	s = x.cancel(w, s, reserved, t, n)
 //
 // A state is a table {a = A, b = B, c = C}. Functions never modify a state; they return
 // a new one. A decision d has the booleans allowed and never, and the numbers limit,

@@ -39,8 +39,8 @@ var mutations = []mutation{
 	{headgate.TokenBucket, "a refund before now", "if a < t then\n    a, r = t, 0", "if a < t - 1 then\n    a, r = t, 0"},
 	{headgate.TokenBucket, "a borrow that is not borrowed", "a, r = a - 1, r + b.d", "r = r + b.d"},
 	{headgate.TokenBucket, "a delay as long as the longest refused", "held > max_delay or", "held >= max_delay or"},
-	{headgate.TokenBucket, "cancel refunds a due reservation", "n == 0 or due(b, mark, t, n) then", "n == 0 then"},
-	{headgate.TokenBucket, "cancel after a later reservation", "not same(s, mark) or ", ""},
+	{headgate.TokenBucket, "cancel refunds a due reservation", "n == 0 or due(b, reserved, t, n) then", "n == 0 then"},
+	{headgate.TokenBucket, "cancel after a later reservation", "not same(s, reserved) or ", ""},
 	{headgate.TokenBucket, "a state beyond 2^53", "past >= MAX_EXACT - b.full - t then", "past >= EXACT - b.full - t + 1 then"},
 
 	{headgate.TokenBucket, "undo refunds the time of a full bucket", "whole = whole - (t - t0)\n", "whole = whole - 0\n"},
@@ -72,14 +72,14 @@ var mutations = []mutation{
 
 	{headgate.FixedWindow, "undo in another window", "s.a == after.a and count >= n", "count >= n"},
 	{headgate.FixedWindow, "undo below 0", "s.a == after.a and count >= n", "s.a == after.a"},
-	{headgate.FixedWindow, "<= for < at the window's edge", "s.a <= window_end - w.period", "s.a < window_end - w.period"},
+	{headgate.FixedWindow, "<= for < at the window's boundary", "s.a <= window_end - w.period", "s.a < window_end - w.period"},
 	{headgate.FixedWindow, "off by one at the limit", "if n > w.limit - count then", "if n >= w.limit - count then"},
 	{headgate.FixedWindow, "the high bits of the count forgotten", "s.b + s.c % HIGH * LOW", "s.b"},
 	{headgate.FixedWindow, "a later window forgotten", "  window_end = ends_at(w, s)\n  return window_end, window_end, count", "  return window_end, window_end, 0"},
 	{headgate.FixedWindow, "another period's end", "return ceil_div(s.a, w.period) * w.period", "return s.a"},
 	{headgate.FixedWindow, "a refund below 0", "count - min(n, count)", "count - n"},
 
-	{headgate.CalendarWindow, "<= for < at the window's end", "w.edges[i] <= t and t < w.edges[i + 1]", "w.edges[i] <= t and t <= w.edges[i + 1]"},
+	{headgate.CalendarWindow, "<= for < at the window's end", "w.boundaries[i] <= t and t < w.boundaries[i + 1]", "w.boundaries[i] <= t and t <= w.boundaries[i + 1]"},
 	{headgate.CalendarWindow, "another window's count", "count == 0 or s.a == window_begin", "count == 0 or s.a <= t"},
 	{headgate.CalendarWindow, "a later window forgotten", "elseif s.a > t then", "elseif s.a > t + w.longest then"},
 	{headgate.CalendarWindow, "a later window's end", "return s.a, end_of(w, s), count", "return s.a, window_end, count"},

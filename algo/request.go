@@ -25,7 +25,7 @@ type Request struct {
 	Verb     Verb
 	T, N     int64
 	MaxDelay int64 // maximum delay in µs; only for Reserve
-	Mark     State // state that identifies the reservation; only for Cancel
+	Token    State // state that identifies the reservation; only for Cancel
 }
 
 // Result is the new state after a request, with the arguments of Answer.
@@ -58,7 +58,7 @@ func Apply(step Stepper, s State, r *Request) Result {
 		next, delay, ok := step.(Reserver).Reserve(s, r.T, r.N, r.MaxDelay)
 		return Result{Next: next, Asked: r.N, Delay: delay, Allowed: ok}
 	default:
-		return Result{Next: step.(Reserver).Cancel(s, r.Mark, r.T, r.N), Allowed: true}
+		return Result{Next: step.(Reserver).Cancel(s, r.Token, r.T, r.N), Allowed: true}
 	}
 }
 

@@ -6,8 +6,8 @@
 
 local sliding_log = {}
 
-function sliding_log.new(terms)
-  return {limit = terms[1], period = terms[2]}
+function sliding_log.new(params)
+  return {limit = params[1], period = params[2]}
 end
 
 -- since returns the number of entries that are not later than the parameter before, the

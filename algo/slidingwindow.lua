@@ -4,8 +4,8 @@
 
 local sliding_window = {}
 
-function sliding_window.new(terms)
-  return {limit = terms[1], period = terms[2]}
+function sliding_window.new(params)
+  return {limit = params[1], period = params[2]}
 end
 
 -- ends_at returns the end of the window that contains a, the end of a window with

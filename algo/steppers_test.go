@@ -255,7 +255,7 @@ type luaStepper struct {
 	driven *lua.LTable
 	isLog  bool
 	values [driverResults]lua.LValue
-	dated  algo.Dated // nil if the parameters do not depend on the time
+	dated  algo.CalendarStepper // nil if the parameters do not depend on the time
 	terms  []int64
 	a      int64 // field A of the state after the last step
 }
@@ -303,7 +303,7 @@ func (l *luaStepper) bind(a algo.Algorithm, limit headgate.Limit) {
 	var g goStepper
 	g.bind(a, limit)
 	l.terms = g.terms()
-	if l.dated, _ = g.step.(algo.Dated); l.dated == nil {
+	if l.dated, _ = g.step.(algo.CalendarStepper); l.dated == nil {
 		l.callBind(l.terms)
 	}
 }
@@ -317,14 +317,14 @@ func (l *luaStepper) callBind(terms []int64) {
 	l.vm.Call(len(terms), 0)
 }
 
-// bindAround passes the edges around all instants that a step can use.
+// bindAround passes the boundaries around all instants that a step can use.
 func (l *luaStepper) bindAround(s *step) {
-	var edges []int64
+	var boundaries []int64
 	for _, t := range []int64{s.t, l.a, s.was.A, s.mark.A} {
-		edges = append(edges, l.dated.EdgesAt(t)...)
+		boundaries = append(boundaries, l.dated.BoundariesAt(t)...)
 	}
-	slices.Sort(edges)
-	l.callBind(append(slices.Clone(l.terms), slices.Compact(edges)...))
+	slices.Sort(boundaries)
+	l.callBind(append(slices.Clone(l.terms), slices.Compact(boundaries)...))
 }
 
 func (l *luaStepper) forget() {

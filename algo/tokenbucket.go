@@ -226,21 +226,21 @@ func (b *bucket) Reserve(s State, t, n, maxDelay int64) (after State, delay int6
 // Cancel makes TAT earlier by n·T, unless there is a later reservation or the limit was
 // changed. The units of a later reservation proceed at their promised time; with an
 // earlier TAT, the same time could be granted twice.
-func (b *bucket) Cancel(s, mark State, t, n int64) State {
-	if s != mark || s.C != b.fingerprint || n == 0 || b.due(mark, t, n) {
+func (b *bucket) Cancel(s, reserved State, t, n int64) State {
+	if s != reserved || s.C != b.fingerprint || n == 0 || b.due(reserved, t, n) {
 		return s
 	}
 	whole, r := b.t.times(n)
 	return b.back(s, t, whole, r)
 }
 
-// due reports whether the units of the reservation with the state mark were allowed to
-// proceed by t.
-func (b *bucket) due(mark State, t, n int64) bool {
+// due reports whether the units of the reservation with the state reserved were allowed
+// to proceed by t.
+func (b *bucket) due(reserved State, t, n int64) bool {
 	if b.leaky {
-		return b.delay(mark, t, n) == 0
+		return b.delay(reserved, t, n) == 0
 	}
-	return b.wait(mark, t) == 0
+	return b.wait(reserved, t) == 0
 }
 
 // Spacing returns n·T in µs, rounded down.

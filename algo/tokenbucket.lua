@@ -5,12 +5,12 @@ local bucket = {}
 
 -- new gives the parameters names: T = p/d µs in lowest terms, unit = T and full = B·T.
 -- unit and full are whole µs with a remainder in units of 1/d µs.
-function bucket.new(terms)
+function bucket.new(params)
   return {
-    burst = terms[1], p = terms[2], d = terms[3],
-    unit = terms[4], unit_r = terms[5],
-    full = terms[6], full_r = terms[7],
-    fingerprint = terms[8], leaky = false,
+    burst = params[1], p = params[2], d = params[3],
+    unit = params[4], unit_r = params[5],
+    full = params[6], full_r = params[7],
+    fingerprint = params[8], leaky = false,
   }
 end
 
@@ -106,13 +106,13 @@ local function back(b, s, t, whole, r)
   return {a = a, b = r, c = s.c}
 end
 
--- due returns whether the n units of the reservation with the state mark were allowed
+-- due returns whether the n units of the reservation with the state reserved were allowed
 -- to proceed by t.
-local function due(b, mark, t, n)
+local function due(b, reserved, t, n)
   if b.leaky then
-    return delay(b, mark, t, n) == 0
+    return delay(b, reserved, t, n) == 0
   end
-  return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
+  return reserved.a < t + b.full or (reserved.a == t + b.full and reserved.b <= b.full_r)
 end
 
 -- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
@@ -199,10 +199,10 @@ function bucket.reserve(b, s, t, n, max_delay)
   return state_at(b, t, past, r), held, true
 end
 
--- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
+-- cancel makes TAT earlier by n·T, unless the reservation with the state reserved is
 -- already due, there is a later reservation, or the limit was changed.
-function bucket.cancel(b, s, mark, t, n)
-  if not same(s, mark) or s.c ~= b.fingerprint or n == 0 or due(b, mark, t, n) then
+function bucket.cancel(b, s, reserved, t, n)
+  if not same(s, reserved) or s.c ~= b.fingerprint or n == 0 or due(b, reserved, t, n) then
     return s
   end
   return back(b, s, t, times(b, n))

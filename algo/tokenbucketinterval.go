@@ -186,9 +186,9 @@ func (b *intervalBucket) Reserve(s State, t, n, maxDelay int64) (after State, de
 
 // Cancel refunds n tokens, unless the reservation is already due or there is a later
 // reservation, whose delay has been promised.
-func (b *intervalBucket) Cancel(s, mark State, t, n int64) State {
+func (b *intervalBucket) Cancel(s, reserved State, t, n int64) State {
 	r := b.at(s, t)
-	if s != mark || n == 0 || r.missing <= b.burst {
+	if s != reserved || n == 0 || r.missing <= b.burst {
 		return s
 	}
 	r.missing -= min(n, r.missing)

@@ -6,8 +6,8 @@ local interval_bucket = {}
 
 local MAX_UNITS = 1000000000
 
-function interval_bucket.new(terms)
-  return {rate = terms[1], interval = terms[2], burst = terms[3]}
+function interval_bucket.new(params)
+  return {rate = params[1], interval = params[2], burst = params[3]}
 end
 
 -- unpack returns the instant of the last refill and the number of missing tokens, B −
@@ -144,11 +144,11 @@ function interval_bucket.reserve(b, s, t, n, max_delay)
   return pack(b, last, missing), delay, true
 end
 
--- cancel refunds n tokens, unless the reservation with the state mark is already due or
--- there is a later reservation.
-function interval_bucket.cancel(b, s, mark, t, n)
+-- cancel refunds n tokens, unless the reservation with the state reserved is already due
+-- or there is a later reservation.
+function interval_bucket.cancel(b, s, reserved, t, n)
   local last, missing = at(b, s, t)
-  if not same(s, mark) or n == 0 or missing <= b.burst then
+  if not same(s, reserved) or n == 0 or missing <= b.burst then
     return s
   end
   return pack(b, last, missing - min(n, missing))

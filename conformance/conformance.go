@@ -56,7 +56,7 @@ type Limit struct {
 	PeriodUS int64  `json:"period_us"` // length of the period in µs (P); 0 if the limit has a calendar
 	Capacity int64  `json:"capacity"`  // capacity of a bucket in units (B); windows allow Rate units instead
 
-	// EdgesUS are the edges between the windows of a calendar, from the begin of the
+	// EdgesUS are the edges between the windows of a calendar, from the start of the
 	// window of the first step to the end of that of the last step, in µs since the
 	// epoch.
 	EdgesUS []int64 `json:"edges_us,omitempty"`

@@ -89,7 +89,7 @@ func calendarEdges(t *testing.T, l headgate.Limit, first, last int64) []int64 {
 	}
 	var edges []int64
 	for at := min(first, last); ; {
-		near := step.(algo.Dated).EdgesAt(at)
+		near := step.(algo.CalendarStepper).BoundariesAt(at)
 		i, _ := slices.BinarySearch(near, at+1)
 		edges, at = append(edges, near[i-1]), near[i]
 		if at > max(first, last) {

@@ -10,7 +10,7 @@ import (
 // ListHolds lists the open holds and leases of a key in the inner store; see
 // [headgate.HoldLister]. The failure modes do not apply: while the inner store is
 // unavailable, it returns the error.
-func (b *bound) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, most int) (headgate.HoldList, error) {
+func (b *bound) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, limit int) (headgate.HoldList, error) {
 	inner, ok := b.inner.(headgate.HoldLister)
 	if !ok {
 		return headgate.HoldList{}, fmt.Errorf("fallback: %w: the inner store cannot list holds", headgate.ErrUnsupported)
@@ -20,7 +20,7 @@ func (b *bound) ListHolds(ctx context.Context, now headgate.Instant, key string,
 		return headgate.HoldList{}, v.err
 	}
 	defer c.end()
-	list, err := inner.ListHolds(c.ctx, now, key, skip, most)
+	list, err := inner.ListHolds(c.ctx, now, key, skip, limit)
 	if v = c.judge(err); v.err != nil {
 		return headgate.HoldList{}, v.err
 	}

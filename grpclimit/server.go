@@ -217,7 +217,7 @@ func (q *requestState) end(ctx context.Context, out *Response) {
 	if q.adjusts {
 		q.adjust(ctx, *out)
 	} else {
-		q.ReleaseSlots(ctx)
+		q.CommitAsCharged(ctx)
 	}
 }
 

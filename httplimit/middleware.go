@@ -47,7 +47,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		s.release()
 	case s.IsHeld():
 		defer s.release()
-		defer s.ReleaseSlots(r.Context()) // also if the handler panics
+		defer s.CommitAsCharged(r.Context()) // also if the handler panics
 		next.ServeHTTP(w, r)
 	default:
 		s.release()

@@ -159,7 +159,7 @@ func (k *leasedKey) applyReply(call *leaseCall, sent, now int64, result *headgat
 		return
 	}
 	granted := result.Units
-	if result.Carried {
+	if result.PreviousOpen {
 		granted -= call.unspent
 	} else if call.op.Previous != (headgate.HoldID{}) {
 		k.dropUnspent()

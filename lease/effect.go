@@ -7,10 +7,10 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// Effect is what leases mean for the limit of a rule.
+// Effect describes how leases change the store calls and the stranded units of a limit.
 type Effect struct {
-	// Reason is why the limit is not leased. It is empty if the limit is leased. The
-	// other fields are zero if it is not.
+	// Reason is why the limit is not leased. It is empty if the limit is leased. If the
+	// limit is not leased, all other fields are zero.
 	Reason string
 	// Units is the maximum number of units that all processes together have on lease for
 	// one key. If a process is killed, up to that many units stay spent for one TTL.
@@ -25,8 +25,8 @@ type Effect struct {
 // the end of a chunk, and two attempts to take a further one.
 const maxSlotCalls = 4
 
-// EffectOf returns what leases mean for a rule with a valid limit. It does not consider
-// that a store may have no leases.
+// EffectOf returns the effect of leases for a rule with a valid limit. It does not
+// consider that a store may have no leases.
 func EffectOf(rule headgate.Rule) Effect {
 	reason := whyNotLeased(rule, rule.Limit.Capacity())
 	if reason != "" {

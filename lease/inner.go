@@ -12,9 +12,9 @@ import (
 // This file has the operations that the inner store executes.
 
 // ApplyLease ends a lease, begins a lease, or both, in the inner store; see
-// [headgate.LeaseStore]. It is for clients of this process that spend units without
-// asking it. The leases of this store count the same units, so all of them keep the
-// limit.
+// [headgate.LeaseStore]. It is for clients of this process that spend units without a
+// request for each. The leases of this store count the same units, so all of them keep
+// the limit.
 func (s *Store) ApplyLease(
 	ctx context.Context, now headgate.Instant, op headgate.LeaseOp,
 ) (_ headgate.LeaseResult, err error) {

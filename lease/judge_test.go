@@ -37,7 +37,7 @@ func judge(a headgate.Algorithm, l headgate.Limit, log []spend) error {
 }
 
 // judgeLine checks all spans of a length s up to longest: they have at most
-// capacity + s·rate/period units. It keeps the candidates for the begin of the worst span
+// capacity + s·rate/period units. It keeps the candidates for the start of the worst span
 // in a queue, the lowest line first.
 func judgeLine(log []spend, rate, period, capacity, longest int64) error {
 	type begin struct{ at, line int64 } // line is the units before at, less rate·at, in units of 1/period

@@ -45,9 +45,10 @@
 // Under a limit of concurrent units, which are called slots, a process takes slots with
 // holds of the inner store, and gives them to its own holds in memory. Never more slots
 // than the limit are under holds that have not expired. A hold is opened in memory if it
-// has a random ID, one limit, and a TTL of at most one minute. It has the deadline that
-// it asked for. Only this process can end it. After a crash, slots are available again
-// after the longest TTL of a hold and one TTL of the lease. See docs/guides/leases.md.
+// has a random ID, one limit, and a TTL of at most one minute. Its deadline is its TTL
+// from now, as requested. Only this process can end it. After a crash, slots are
+// available again after the longest TTL of a hold and one TTL of the lease. See
+// docs/guides/leases.md.
 //
 // # What it costs
 //

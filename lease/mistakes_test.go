@@ -56,7 +56,7 @@ var mistakes = map[string]func(m *mistaken, ctx context.Context, op headgate.Lea
 		spent := op.Spent
 		op.Spent = 0
 		result, err := m.next(ctx, op)
-		if !result.Carried {
+		if !result.PreviousOpen {
 			return result, err
 		}
 		result.Units -= spent // the node counts them as spent
@@ -73,8 +73,8 @@ var mistakes = map[string]func(m *mistaken, ctx context.Context, op headgate.Lea
 	"units of an expired lease are carried": func(m *mistaken, ctx context.Context, op headgate.LeaseOp) (headgate.LeaseResult, error) {
 		_, units := m.repeated(op)
 		result, err := m.next(ctx, op)
-		if err == nil && !result.Carried && units > 0 && result.Units > 0 {
-			result.Carried = true
+		if err == nil && !result.PreviousOpen && units > 0 && result.Units > 0 {
+			result.PreviousOpen = true
 			result.Units += units - op.Spent
 		}
 		return result, err
@@ -89,7 +89,7 @@ var mistakes = map[string]func(m *mistaken, ctx context.Context, op headgate.Lea
 	"an expired lease returns its units": func(m *mistaken, ctx context.Context, op headgate.LeaseOp) (headgate.LeaseResult, error) {
 		_, units := m.repeated(op)
 		result, err := m.next(ctx, op)
-		if err == nil && !result.Carried && units > 0 {
+		if err == nil && !result.PreviousOpen && units > 0 {
 			op.Bound.(*linkBound).refund(op.Key, units)
 		}
 		return result, err

@@ -51,7 +51,7 @@ func (c *slotLease) run(ctx context.Context) {
 	for call := c.next(); call != nil; call = c.next() {
 		call(ctx)
 	}
-	c.keep, c.getDue, c.extendDue = math.MaxInt64, false, false
+	c.minSlots, c.getDue, c.extendDue = math.MaxInt64, false, false
 	close(c.running)
 	c.running = nil
 }
@@ -59,20 +59,20 @@ func (c *slotLease) run(ctx context.Context) {
 // next returns the next call that is due, or nil. c.mu must be locked.
 func (c *slotLease) next() func(context.Context) {
 	switch {
-	case c.hasSurplus(max(c.keep, c.inUse)):
+	case c.hasSurplus(max(c.minSlots, c.inUse)):
 		return c.release
 	case c.extendDue && len(c.chunks) > 0:
 		return c.extend
 	case c.getDue && c.units < c.bound.max:
-		return c.get
+		return c.takeChunk
 	}
 	return nil
 }
 
 // hasSurplus reports whether the chunks without the newest one have at least keep slots.
-func (c *slotLease) hasSurplus(keep int64) bool {
+func (c *slotLease) hasSurplus(minSlots int64) bool {
 	n := len(c.chunks)
-	return n > 0 && c.units-c.chunks[n-1].units >= keep
+	return n > 0 && c.units-c.chunks[n-1].units >= minSlots
 }
 
 // pop removes the newest chunk. Its slots must be free. c.mu must be locked.
@@ -113,15 +113,15 @@ func (c *slotLease) extend(ctx context.Context) {
 		return
 	}
 	if slices.ContainsFunc(results, func(r headgate.HoldResult) bool { return r.Err != nil }) {
-		c.cancel(ctx, c.drop())
+		c.cancel(ctx, c.discardChunks())
 		return
 	}
 	c.validUntil, c.remaining = sent+validity(min(ttl, c.unanswered)), results[0].Remaining
 }
 
-// get takes a further chunk. If the store denies it, get tries once more, with as many
-// slots as remain.
-func (c *slotLease) get(ctx context.Context) {
+// takeChunk takes a further chunk. If the store denies it, takeChunk tries once more,
+// with as many slots as remain.
+func (c *slotLease) takeChunk(ctx context.Context) {
 	c.getDue = false
 	n := min(max(c.missed, 1), max(c.units, 1), c.bound.max-c.units)
 	for tries := 0; tries < 2 && n > 0; tries++ {
@@ -150,13 +150,13 @@ func (c *slotLease) add(k chunk, validUntil int64) {
 		c.unanswered = math.MaxInt64
 	}
 	c.chunks, c.units, c.validUntil = append(c.chunks, k), c.units+k.units, validUntil
-	c.missed, c.keep = 0, math.MaxInt64
+	c.missed, c.minSlots = 0, math.MaxInt64
 }
 
 // chunkTTL returns the TTL of chunks: that of the longest hold, until the next extension
 // but one. The store's clock may be faster than that of this process by 1 %.
 func (c *slotLease) chunkTTL(now int64) time.Duration {
-	need := max(c.demand.longest, c.before.longest, c.latest-now) + c.bound.ttl
+	need := max(c.demand.longest, c.previous.longest, c.latest-now) + c.bound.ttl
 	return (time.Duration(need/99*100) + 10*time.Microsecond).Truncate(time.Microsecond)
 }
 
@@ -187,7 +187,7 @@ func (c *slotLease) call(
 	s.totals.calls.Add(1)
 	results := make([]headgate.HoldResult, len(ops))
 	at, err := s.inner.ApplyHolds(ctx, headgate.StoreClock, verb, ttl, ops, results)
-	if b.note(headgate.StoreClock, at, err); err != nil {
+	if b.setClockOffset(headgate.StoreClock, at, err); err != nil {
 		s.totals.failed.Add(1)
 	}
 	return results, err
@@ -207,13 +207,13 @@ func (c *slotLease) end(ctx context.Context, all bool) {
 	if c.removed {
 		return
 	}
-	c.leave()
+	c.removeFromTable()
 	var ended []chunk
 	for c.now(); !all && c.hasSurplus(c.inUse); {
 		ended = append(ended, c.pop())
 	}
 	if all {
-		ended = c.drop()
+		ended = c.discardChunks()
 	}
 	c.running = make(chan struct{})
 	c.cancel(ctx, ended)

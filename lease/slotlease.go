@@ -25,7 +25,7 @@ type slotLease struct {
 	holds    map[headgate.HoldID]slotHold
 	expired  int   // number of holds without slots; they are kept for a minute
 	inUse    int64 // slots of the holds
-	earliest int64 // no hold loses its slots before
+	earliest int64 // earliest time at which a hold loses its slots
 	latest   int64 // latest deadline of a hold
 	chunks   []chunk
 	units    int64 // slots of the chunks
@@ -37,11 +37,11 @@ type slotLease struct {
 	unanswered time.Duration
 	remaining  int64 // slots of the store that were available to all at the last reply
 
-	demand  slotDemand
-	before  slotDemand // of the time between the last two ticks
-	keep    int64      // a chunk is released if the others have at least so many slots
-	missed  int64      // slots that were not available in memory since the last growth
-	nextGet int64      // earliest time at which further slots are taken
+	demand   slotDemand
+	previous slotDemand // of the time between the last two ticks
+	minSlots int64      // the newest chunk is released if the others have this many slots
+	missed   int64      // slots that were not available in memory since the last growth
+	nextGet  int64      // earliest time at which further slots are taken
 
 	getDue, extendDue bool          // which calls the runner makes next
 	running           chan struct{} // closed when the runner ends; nil if there is none
@@ -70,7 +70,7 @@ type slotDemand struct {
 func newSlotLease(b *slotBound, key string) *slotLease {
 	return &slotLease{
 		bound: b, key: strings.Clone(key), holds: map[headgate.HoldID]slotHold{},
-		earliest: math.MaxInt64, keep: math.MaxInt64,
+		earliest: math.MaxInt64, minSlots: math.MaxInt64,
 	}
 }
 
@@ -84,10 +84,10 @@ func (c *slotLease) open(id headgate.HoldID, n, ttl int64) (result headgate.Hold
 		return result, false
 	}
 	if now+ttl > c.validUntil || n > c.free() {
-		c.miss(now, n, ttl)
+		c.recordMiss(now, n, ttl)
 		return result, false
 	}
-	c.demand.note(ttl)
+	c.demand.addRequest(ttl)
 	c.inUse += n
 	c.demand.peak = max(c.demand.peak, c.inUse)
 	c.setDeadline(id, n, now+ttl)
@@ -147,7 +147,7 @@ func (c *slotLease) setDeadline(id headgate.HoldID, n, deadline int64) {
 // await waits until the chunks last for ttl. After an extension without a reply, they may
 // not last as long. c.mu must be locked.
 func (c *slotLease) await(ctx context.Context, ttl int64) error {
-	for range 2 { // the calls of another goroutine may have begun too early
+	for range 2 { // the first wait may end with calls that began before the extension was required
 		if c.bound.store.clock()+ttl <= c.validUntil {
 			return nil
 		}
@@ -240,10 +240,10 @@ func (c *slotLease) remove(id headgate.HoldID) {
 	delete(c.holds, id)
 }
 
-// miss notes that the store must decide a hold, and takes further slots or extends the
-// chunks in the background. c.mu must be locked.
-func (c *slotLease) miss(now, n, ttl int64) {
-	c.demand.note(ttl)
+// recordMiss records that the store must decide a hold, and takes further slots or
+// extends the chunks in the background. c.mu must be locked.
+func (c *slotLease) recordMiss(now, n, ttl int64) {
+	c.demand.addRequest(ttl)
 	c.missed += n
 	c.extendDue = c.extendDue || len(c.chunks) > 0 && now+ttl > c.validUntil
 	c.getDue = c.getDue || n > c.free() && c.units < c.bound.max && now >= c.nextGet
@@ -252,7 +252,7 @@ func (c *slotLease) miss(now, n, ttl int64) {
 	}
 }
 
-func (d *slotDemand) note(ttl int64) { d.asked, d.longest = d.asked+1, max(d.longest, ttl) }
+func (d *slotDemand) addRequest(ttl int64) { d.asked, d.longest = d.asked+1, max(d.longest, ttl) }
 
 // tick extends the chunks of a key with requests, and releases unused chunks.
 func (c *slotLease) tick() {
@@ -262,26 +262,26 @@ func (c *slotLease) tick() {
 		return
 	}
 	c.expire(c.bound.store.clock())
-	after, isActive := c.bound.ttl/2, c.demand.asked+c.before.asked > 0
-	c.keep = max(c.demand.peak, c.before.peak, 1)
-	c.keep += c.keep / 8
+	after, isActive := c.bound.ttl/2, c.demand.asked+c.previous.asked > 0
+	c.minSlots = max(c.demand.peak, c.previous.peak, 1)
+	c.minSlots += c.minSlots / 8
 	switch {
 	case isActive:
 		c.extendDue = len(c.chunks) > 0
 	case len(c.chunks)+len(c.holds) == 0 && c.running == nil:
-		c.leave()
+		c.removeFromTable()
 		return
 	default:
-		after, c.keep = 4*after, 0
+		after, c.minSlots = 4*after, 0
 	}
-	c.before, c.demand = c.demand, slotDemand{peak: c.inUse}
+	c.previous, c.demand = c.demand, slotDemand{peak: c.inUse}
 	c.missed = 0
 	c.timer.Reset(time.Duration(after))
 	c.start()
 }
 
-// leave removes the key from the table. c.mu must be locked.
-func (c *slotLease) leave() {
+// removeFromTable removes the key from the table. c.mu must be locked.
+func (c *slotLease) removeFromTable() {
 	c.removed = true
 	if c.timer != nil {
 		c.timer.Stop()
@@ -289,8 +289,8 @@ func (c *slotLease) leave() {
 	c.bound.store.removeSlots(c)
 }
 
-// drop forgets all chunks and ends all holds. c.mu must be locked.
-func (c *slotLease) drop() (dropped []chunk) {
+// discardChunks removes all chunks and ends all holds. c.mu must be locked.
+func (c *slotLease) discardChunks() (dropped []chunk) {
 	dropped = c.chunks
 	c.chunks, c.units, c.inUse, c.validUntil = nil, 0, 0, 0
 	clear(c.holds)

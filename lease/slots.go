@@ -95,12 +95,12 @@ func (b *slotBound) ApplyHold(
 	op.Bound = b.Bound
 	if inner, ok := b.Bound.(headgate.HoldBound); ok {
 		result, at, err := inner.ApplyHold(ctx, now, verb, ttl, op)
-		b.note(now, at, err)
+		b.setClockOffset(now, at, err)
 		return result, at, err
 	}
 	results := make([]headgate.HoldResult, 1)
 	at, err := b.store.inner.ApplyHolds(ctx, now, verb, ttl, []headgate.HoldOp{op}, results)
-	b.note(now, at, err)
+	b.setClockOffset(now, at, err)
 	if err == nil {
 		err = results[0].Err
 	}
@@ -154,11 +154,11 @@ func (b *slotBound) countRequest(key string, n int64, ttl time.Duration) {
 		return
 	}
 	c.timer = time.AfterFunc(time.Duration(b.ttl/2), c.tick)
-	c.miss(now, n, int64(ttl))
+	c.recordMiss(now, n, int64(ttl))
 }
 
-// note notes the store's clock.
-func (b *slotBound) note(now, at headgate.Instant, err error) {
+// setClockOffset updates the offset of the store's clock from the instant of a reply.
+func (b *slotBound) setClockOffset(now, at headgate.Instant, err error) {
 	if now == headgate.StoreClock && err == nil && at > 0 {
 		clock := b.store.clock()
 		latest := &clockOffset{int64(at) - clock/1000, clock}
@@ -267,7 +267,7 @@ func (s *Store) applyInner(
 	at, err := s.inner.ApplyHolds(ctx, now, verb, ttl, inner, results)
 	for i := range ops {
 		if b, ok := ops[i].Bound.(*slotBound); ok {
-			b.note(now, at, err)
+			b.setClockOffset(now, at, err)
 		}
 	}
 	return at, err

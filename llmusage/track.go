@@ -15,16 +15,16 @@ import (
 	"github.com/headgate/headgate/internal/turn"
 )
 
-// Aborted selects the cost that is committed for an answer that ends before its usage is
-// known: the client has disconnected, the connection to the provider was lost, or the
-// provider sends no usage.
-type Aborted uint8
+// AbortedPolicy selects the cost that is committed for an answer that ends before its
+// usage is known: the client has disconnected, the connection to the provider was lost,
+// or the provider sends no usage.
+type AbortedPolicy uint8
 
-// The values of [Aborted]. Neither of them refunds everything: a client could otherwise
-// read almost all of an answer, disconnect, and pay nothing.
+// The values of [AbortedPolicy]. Neither of them refunds everything: a client could
+// otherwise read almost all of an answer, disconnect, and pay nothing.
 const (
 	// CommitEstimate commits [Options].Estimate.
-	CommitEstimate Aborted = iota
+	CommitEstimate AbortedPolicy = iota
 	// CommitCounted commits the cost of what was counted until the end: the input that
 	// the provider has reported, or else [Options].Input, and one token for each 4 bytes
 	// of output. It may be less than the provider charges.
@@ -64,7 +64,7 @@ type Options struct {
 	Cost func(Usage) []int64
 	// Aborted selects the cost if the usage is unknown. The zero value is
 	// [CommitEstimate].
-	Aborted Aborted
+	Aborted AbortedPolicy
 	// Input is the estimated number of tokens of the request, for [CommitCounted].
 	Input int64
 	// Failed are the actual costs of an answer with a status of 400 or above and without

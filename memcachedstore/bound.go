@@ -12,14 +12,14 @@ import (
 // bound is a rule that is bound to a store. Either log is set, for an algorithm whose
 // state is a list, or step.
 type bound struct {
-	store    *Store
-	scope    scope
-	step     algo.Stepper
-	reserver algo.Reserver // nil if the algorithm cannot reserve units in advance
-	log      algo.LogStepper
-	limit    int64
-	of       headgate.Limit
-	deniedBy []string
+	store     *Store
+	scope     scope
+	step      algo.Stepper
+	reserver  algo.Reserver // nil if the algorithm cannot reserve units in advance
+	log       algo.LogStepper
+	limit     int64
+	ruleLimit headgate.Limit
+	deniedBy  []string
 
 	holds     headgate.HoldSettings
 	canHold   bool           // whether the algorithm supports holds
@@ -59,7 +59,7 @@ func (b *bound) Cancel(ctx context.Context, now headgate.Instant, key string, co
 		return headgate.Decision{}, err
 	}
 	after := algo.State{A: token[0], B: token[1], C: token[2]}
-	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Cancel, N: cost, Mark: after})
+	q, err := b.do(ctx, now, key, algo.Request{Verb: algo.Cancel, N: cost, Token: after})
 	return q.decision, err
 }
 

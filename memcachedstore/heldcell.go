@@ -59,7 +59,7 @@ func (c *cell) expire(b *bound, t int64) {
 	ended := c.ledger.Expire(a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 	s, ok := a.(*algo.StateAccount)
 	if ok && ended == 0 && c.ledger.Unit == unit && (unit.D > 0 && s.State.C == before.C || s.State == before) {
-		c.state = s.State // units on lease do not refill; a later request finds that, too
+		c.state = s.State // no write is needed: a later request computes the same state
 		return
 	}
 	c.save(b, a)
@@ -78,7 +78,7 @@ func (c *cell) expired(b *bound, t int64) *cell {
 		copied.log = c.log.Clone()
 	}
 	a := copied.account(b)
-	copied.ledger = *c.ledger.Release(a, t, release)
+	copied.ledger = *c.ledger.ExpiredCopy(a, t, release)
 	if s, ok := a.(*algo.StateAccount); ok {
 		copied.state = s.State
 	}
@@ -128,7 +128,7 @@ func decodeHolds(b []byte) (l algo.Ledger, rest []byte, err error) {
 		r.rest = r.rest[copy(h.ID[:], r.rest):]
 		units := r.next(maxA)
 		h.Deadline, h.ChargedAt = r.next(maxA), r.next(maxA)
-		h.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(int64(algo.CarriedLease)<<kindShift | maxBC)}
+		h.Least = algo.Debt{Whole: r.next(maxA), Rest: r.next(int64(algo.ContinuedLease)<<kindShift | maxBC)}
 		h.Set(units, algo.HoldKind(h.Least.Rest>>kindShift))
 		h.Least.Rest &= maxBC
 		l.Add(h)
@@ -156,11 +156,11 @@ type numbers struct {
 	invalid bool // whether a number was missing or too large
 }
 
-// next returns the next number, which is at most most. If it is not valid, next returns
-// 0.
-func (r *numbers) next(most int64) int64 {
+// next returns the next number. If it is missing or above max, next returns 0 and sets
+// invalid.
+func (r *numbers) next(max int64) int64 {
 	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || n > uint64(most) {
+	if size <= 0 || n > uint64(max) {
 		r.invalid = true
 		return 0
 	}

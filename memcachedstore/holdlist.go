@@ -8,11 +8,11 @@ import (
 
 // ListHolds lists the open holds and leases of a key; see [headgate.HoldLister]. It is
 // one round trip.
-func (b *bound) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, most int) (headgate.HoldList, error) {
+func (b *bound) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, limit int) (headgate.HoldList, error) {
 	if !b.canHold {
 		return headgate.HoldList{}, errCannotHold()
 	}
-	q := &listRequest{bound: b, skip: skip, most: most}
+	q := &listRequest{bound: b, skip: skip, limit: limit}
 	j := &job{now: now, peek: true, list: q, done: make(chan struct{})}
 	if err := b.store.do(ctx, j, []digest{b.scope.digest(key)}); err != nil {
 		return headgate.HoldList{}, err // a round may still write q
@@ -22,13 +22,13 @@ func (b *bound) ListHolds(ctx context.Context, now headgate.Instant, key string,
 
 // listRequest is a request for the holds of one key.
 type listRequest struct {
-	bound      *bound
-	skip, most int
-	result     headgate.HoldList
+	bound       *bound
+	skip, limit int
+	result      headgate.HoldList
 }
 
 func (q *listRequest) apply(c *cell, t int64) {
-	q.result = c.ledger.List(t, q.skip, q.most, q.bound.log != nil)
+	q.result = c.ledger.List(t, q.skip, q.limit, q.bound.log != nil)
 }
 
 var _ headgate.HoldLister = (*bound)(nil)

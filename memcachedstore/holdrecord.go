@@ -12,11 +12,11 @@ import (
 // A hold that was ended before its deadline is kept until then as a record, so that a
 // repeated request has no effect. The records of a key are in another key. The record is
 // written before the hold is removed from the value of its key, and is read after that
-// value. So a process that stops in between leaves an open hold, and a request never
-// finds neither of them. While the hold is open, its record is ignored.
+// value. So if a process stops between these two steps, the hold is open, and every
+// request finds the hold or its record. While the hold is open, its record is ignored.
 
-// The records of a key have the format and, in the place of the instant of a state, the
-// last deadline. The id and the deadline of each record follow.
+// The value of the records of a key is the format byte, the latest deadline (8 bytes),
+// and an id and a deadline for each record.
 const (
 	formatRecords byte = 0xb5
 	recordLength       = len(headgate.HoldID{}) + 8
@@ -139,8 +139,7 @@ func (q *holdRequest) needsRecord(op *holdOp) bool {
 	return q.verb == headgate.CommitHold || q.verb == headgate.OpenHold && !op.private
 }
 
-// writeRecords adds the records of the holds that the jobs end in the key of c to those
-// that the key has.
+// writeRecords adds the holds that the jobs end to the stored records of the key of c.
 func (r *round) writeRecords(c *cell) error {
 	if len(c.ended) == 0 {
 		return nil

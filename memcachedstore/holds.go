@@ -85,7 +85,7 @@ func (s *Store) newHoldRequest(verb headgate.HoldVerb, ttl time.Duration, ops []
 			q.ops[i].units = b.holds.ChargedUnits(in.Cost, b.limit)
 		}
 	}
-	err := algo.CheckLimits(verb, len(ops), func(i int) (digest, headgate.Limit) { return digests[i], q.ops[i].bound.of })
+	err := algo.CheckLimits(verb, len(ops), func(i int) (digest, headgate.Limit) { return digests[i], q.ops[i].bound.ruleLimit })
 	if err != nil {
 		return nil, nil, fmt.Errorf("memcachedstore: %w", err)
 	}

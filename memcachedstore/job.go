@@ -129,7 +129,7 @@ func (q *singleKey) applyLog(c *cell, t int64) {
 		requested, allowed = n, step.Fits(c.log, t, n)
 	case algo.Refund:
 		step.Refund(c.log, t, n)
-		c.refunded(q.bound, t)
+		c.spendLeasedAgain(q.bound, t)
 		changed = n > 0 && counted > 0
 	default: // reset
 		*c.log = algo.Log{}

@@ -47,7 +47,7 @@ func (q *leaseRequest) apply(c *cell, t int64) {
 		return
 	}
 	c.save(q.bound, a)
-	q.result = headgate.LeaseResult{Decision: q.bound.withDeniedBy(q.bound.peekOne(c, t)), Units: out.Units, Carried: out.Carried}
+	q.result = headgate.LeaseResult{Decision: q.bound.withDeniedBy(q.bound.peekOne(c, t)), Units: out.Units, PreviousOpen: out.PreviousOpen}
 	if out.Units > 0 {
 		q.result.TTL = micros.Duration(out.Deadline - t)
 	}
@@ -89,8 +89,9 @@ func (c *cell) reset(b *bound, t int64) {
 	c.save(b, a)
 }
 
-// refunded charges the units on lease again that a refund has returned from a log.
-func (c *cell) refunded(b *bound, t int64) {
+// spendLeasedAgain charges the units on lease again that a refund has returned from a
+// log.
+func (c *cell) spendLeasedAgain(b *bound, t int64) {
 	if c.ledger.Leased() > 0 {
 		c.ledger.Observe(c.account(b), t)
 	}

@@ -112,7 +112,7 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 		return nil, err
 	}
 	b := &bound{
-		store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), of: rule.Limit, deniedBy: []string{rule.Name},
+		store: s, scope: newScope(s.options.Namespace, string(a.Name), rule.Scope), ruleLimit: rule.Limit, deniedBy: []string{rule.Name},
 		holds:   rule.Holds.WithDefaults(a.Name),
 		canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}

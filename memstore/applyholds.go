@@ -52,7 +52,7 @@ func (x *holdTransaction) bind() error {
 	if err := x.bindOps(len(x.ops), func(i int) headgate.Op { return x.ops[i].Op }); err != nil {
 		return err
 	}
-	err := algo.CheckLimits(x.verb, len(x.debits), func(i int) (*target, headgate.Limit) { return x.debits[i].target, x.debits[i].common().of })
+	err := algo.CheckLimits(x.verb, len(x.debits), func(i int) (*target, headgate.Limit) { return x.debits[i].target, x.debits[i].common().ruleLimit })
 	if err != nil {
 		return fmt.Errorf("memstore: %w", err)
 	}
@@ -100,7 +100,7 @@ func (x *holdTransaction) apply() error {
 		x.rollBack()
 		return err
 	}
-	x.releaseAll()
+	x.storeAll()
 	return nil
 }
 
@@ -367,8 +367,8 @@ func (x *holdTransaction) peekAfter(i int) headgate.Decision {
 	return c.logRule.step.Answer(c.target.log, x.t, 0, true)
 }
 
-// releaseAll stores the states of all targets and unlocks their slots.
-func (x *holdTransaction) releaseAll() {
+// storeAll stores the states of all targets and unlocks their slots.
+func (x *holdTransaction) storeAll() {
 	for i := range x.debits {
 		c := &x.debits[i]
 		t := c.target

@@ -90,7 +90,7 @@ type FolderStatus struct {
 	Path string // the folder; empty if the store has none
 	// Bytes is the size of the files.
 	Bytes int64
-	// LastSync is the begin of the last sync: all decisions that were returned before are
+	// LastSync is the start of the last sync: all decisions that were returned before are
 	// saved.
 	LastSync time.Time
 	Syncs    uint64 // number of syncs

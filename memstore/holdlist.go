@@ -8,16 +8,16 @@ import (
 )
 
 // ListHolds lists the open holds and leases of a key; see [headgate.HoldLister].
-func (b *slotBound) ListHolds(_ context.Context, now headgate.Instant, key string, skip, most int) (headgate.HoldList, error) {
-	return b.list(now, b.canHold, key, skip, most, false)
+func (b *slotBound) ListHolds(_ context.Context, now headgate.Instant, key string, skip, limit int) (headgate.HoldList, error) {
+	return b.list(now, b.canHold, key, skip, limit, false)
 }
 
 // ListHolds lists the open holds and leases of a key; see [headgate.HoldLister].
-func (b *logBound) ListHolds(_ context.Context, now headgate.Instant, key string, skip, most int) (headgate.HoldList, error) {
-	return b.list(now, true, key, skip, most, true)
+func (b *logBound) ListHolds(_ context.Context, now headgate.Instant, key string, skip, limit int) (headgate.HoldList, error) {
+	return b.list(now, true, key, skip, limit, true)
 }
 
-func (b *ruleState) list(now headgate.Instant, canHold bool, key string, skip, most int, isLog bool) (headgate.HoldList, error) {
+func (b *ruleState) list(now headgate.Instant, canHold bool, key string, skip, limit int, isLog bool) (headgate.HoldList, error) {
 	switch {
 	case b.store.closed.Load():
 		return headgate.HoldList{}, headgate.ErrClosed
@@ -29,7 +29,7 @@ func (b *ruleState) list(now headgate.Instant, canHold bool, key string, skip, m
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if k := sh.keys.get(d); k != nil {
-		return k.ledger.List(t, skip, most, isLog), nil
+		return k.ledger.List(t, skip, limit, isLog), nil
 	}
 	return headgate.HoldList{}, nil
 }

@@ -224,7 +224,7 @@ func (b *slotBound) applyHeld(d digest, r *algo.Request) (algo.Result, bool) {
 func (b *slotBound) peekHeld(k *heldKey, r *algo.Request) algo.Result {
 	a := algo.StateAccount{Step: b.corrector, State: k.account.State}
 	if k.releasesAt(r.T, b.holds) {
-		k.ledger.Release(&a, r.T, b.holds.OnExpiry == headgate.ReleaseExpired)
+		k.ledger.ExpiredCopy(&a, r.T, b.holds.OnExpiry == headgate.ReleaseExpired)
 	}
 	return algo.Apply(b.step, a.State, r)
 }
@@ -290,11 +290,11 @@ func (sh *holdShard) end(s *Store, k *heldKey, a algo.Account, t int64, i int, o
 }
 
 // record adds the record of a hold, and returns the change of the memory in use.
-func (sh *holdShard) record(d digest, h algo.EndedHold, t int64, most int) int64 {
+func (sh *holdShard) record(d digest, h algo.EndedHold, t int64, maxRecords int) int64 {
 	keys := len(sh.ended)
 	e := sh.addEnded(d)
 	before := len(e.records)
-	e.records = trimmed(withRoom(e.records).Add(h, t, most))
+	e.records = trimmed(withRoom(e.records).Add(h, t, maxRecords))
 	sh.watch(&e.due, e.records[0].Deadline)
 	return int64(len(sh.ended)-keys)*endedKeyBytes + int64(len(e.records)-before)*recordBytes
 }

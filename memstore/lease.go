@@ -12,8 +12,8 @@ import (
 
 // ApplyLease ends a lease, begins a lease, or both; see [headgate.LeaseStore]. A lease
 // needs a slot or a log of its own: if there is no room for it, nothing is granted. A
-// policy over this store needs no leases. The method is for tests, and for a process that
-// serves others.
+// policy with this store needs no leases. Tests call the method, and so does the service
+// for the rate limit quotas of Envoy.
 func (s *Store) ApplyLease(_ context.Context, now headgate.Instant, op headgate.LeaseOp) (headgate.LeaseResult, error) {
 	if s.closed.Load() {
 		return headgate.LeaseResult{}, headgate.ErrClosed
@@ -80,12 +80,12 @@ func (x *leaseTransaction) apply() error {
 		x.rollBack()
 		return fmt.Errorf("memstore: %w", err)
 	}
-	x.result = headgate.LeaseResult{Decision: x.peek(), Units: out.Units, Carried: out.Carried}
+	x.result = headgate.LeaseResult{Decision: x.peek(), Units: out.Units, PreviousOpen: out.PreviousOpen}
 	if out.Units > 0 {
 		x.result.TTL = micros.Duration(out.Deadline - x.t)
 		t.holds.watch(&t.held.due, out.Deadline)
 	}
-	x.releaseAll()
+	x.storeAll()
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (b *logBound) expireCopy(held *heldKey, k *keyLog, t int64) *keyLog {
 	if k != nil {
 		copied.log = *k.log.Clone()
 	}
-	held.ledger.Release(&algo.LogAccount{Step: b.step, Log: &copied.log}, t, b.holds.OnExpiry == headgate.ReleaseExpired)
+	held.ledger.ExpiredCopy(&algo.LogAccount{Step: b.step, Log: &copied.log}, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 	return copied
 }
 

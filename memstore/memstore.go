@@ -194,12 +194,12 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 	}
 	scope := s.secret.derive(string(a.Name) + "\x00" + rule.Scope)
 	common := ruleState{
-		store:    s,
-		secret:   scope,
-		overflow: scope.derive("spare"),
-		deniedBy: []string{rule.Name},
-		holds:    rule.Holds.WithDefaults(a.Name),
-		of:       rule.Limit,
+		store:     s,
+		secret:    scope,
+		overflow:  scope.derive("spare"),
+		deniedBy:  []string{rule.Name},
+		holds:     rule.Holds.WithDefaults(a.Name),
+		ruleLimit: rule.Limit,
 	}
 	if a.NewLog != nil {
 		step, err := a.NewLog(rule.Limit)
@@ -224,12 +224,12 @@ func (s *Store) Bind(rule headgate.Rule) (headgate.Bound, error) {
 
 // ruleState is the part of a bound rule that all algorithms share.
 type ruleState struct {
-	store    *Store
-	secret   hashKey // secret of the digests of keys
-	overflow hashKey // secret of the digests of overflow buckets
-	deniedBy []string
-	holds    headgate.HoldSettings
-	of       headgate.Limit
+	store     *Store
+	secret    hashKey // secret of the digests of keys
+	overflow  hashKey // secret of the digests of overflow buckets
+	deniedBy  []string
+	holds     headgate.HoldSettings
+	ruleLimit headgate.Limit
 }
 
 // overflowDigest returns the digest of the overflow bucket that belongs to the key with

@@ -38,7 +38,7 @@ func (b *slotBound) peekOnlyHolds(d digest, t, n int64) headgate.Decision {
 	if k := sh.keys.get(d); k != nil {
 		a.State, ledger = k.account.State, &k.ledger
 		if k.releasesAt(t, b.holds) {
-			ledger = k.ledger.Release(&a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
+			ledger = k.ledger.ExpiredCopy(&a, t, b.holds.OnExpiry == headgate.ReleaseExpired)
 		}
 	}
 	_, ok := b.step.Take(a.State, t, n)

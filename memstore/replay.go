@@ -250,7 +250,7 @@ func (p *replayer) holds(r *record) error {
 		kind, units := algo.HoldKind(r.byte()), r.int64()
 		hold.ChargedAt, hold.Deadline = r.int64(), r.int64()
 		hold.Least = algo.Debt{Whole: r.int64(), Rest: r.int64()}
-		if r.err != nil || kind > algo.CarriedLease || units < 0 || units > headgate.MaxWindowUnits {
+		if r.err != nil || kind > algo.ContinuedLease || units < 0 || units > headgate.MaxWindowUnits {
 			return fmt.Errorf("invalid hold of kind %d with %d units", kind, units)
 		}
 		hold.Set(units, kind)

@@ -285,11 +285,11 @@ func (b *slotBound) Reserve(_ context.Context, now headgate.Instant, key string,
 }
 
 // Cancel refunds a reservation; see [headgate.Bound].
-func (b *slotBound) Cancel(_ context.Context, now headgate.Instant, key string, cost int64, mark headgate.ReservationToken) (headgate.Decision, error) {
+func (b *slotBound) Cancel(_ context.Context, now headgate.Instant, key string, cost int64, token headgate.ReservationToken) (headgate.Decision, error) {
 	if err := b.checkReserve("cancel"); err != nil {
 		return headgate.Decision{}, err
 	}
-	r := algo.Request{Verb: algo.Cancel, T: b.store.instant(now), N: cost, Mark: algo.State{A: mark[0], B: mark[1], C: mark[2]}}
+	r := algo.Request{Verb: algo.Cancel, T: b.store.instant(now), N: cost, Token: algo.State{A: token[0], B: token[1], C: token[2]}}
 	out, err := b.apply(b.secret.sum(key), &r)
 	if err != nil {
 		return headgate.Decision{}, err

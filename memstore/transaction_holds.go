@@ -49,7 +49,7 @@ func (x *transaction) expireCopy(c *debit) {
 		t.log = t.log.Clone()
 		t.account = &algo.LogAccount{Step: c.logRule.step, Log: t.log}
 	}
-	t.peeked = t.held.ledger.Release(t.account, x.t, c.settings().OnExpiry == headgate.ReleaseExpired)
+	t.peeked = t.held.ledger.ExpiredCopy(t.account, x.t, c.settings().OnExpiry == headgate.ReleaseExpired)
 }
 
 // ledger returns the open holds of the target, or nil.
@@ -123,7 +123,7 @@ func (a *logTarget) Charge(t, n int64) {
 }
 
 // Correct implements [algo.Account].
-func (a *logTarget) Correct(t, mark, n int64, least algo.Debt) {
-	a.LogAccount.Correct(t, mark, n, least)
+func (a *logTarget) Correct(t, chargedAt, n int64, reduction algo.Debt) {
+	a.LogAccount.Correct(t, chargedAt, n, reduction)
 	a.target.keyLog.resetAt = a.Step.ResetAt(a.Log)
 }

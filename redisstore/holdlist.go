@@ -18,7 +18,7 @@ var holdListScript = newScript(holdListLua)
 
 // ListHolds lists the open holds and leases of a key; see [headgate.HoldLister]. It is
 // one round trip, in which the server returns the whole value: 44 bytes for a record.
-func (r *rule) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, most int) (headgate.HoldList, error) {
+func (r *rule) ListHolds(ctx context.Context, now headgate.Instant, key string, skip, limit int) (headgate.HoldList, error) {
 	if err := r.store.checkReady(ctx); err != nil {
 		return headgate.HoldList{}, err
 	}
@@ -41,7 +41,7 @@ func (r *rule) ListHolds(ctx context.Context, now headgate.Instant, key string, 
 	if now != headgate.StoreClock {
 		t = int64(now)
 	}
-	return ledger.List(t, skip, most, r.log != nil), nil
+	return ledger.List(t, skip, limit, r.log != nil), nil
 }
 
 // The sizes of the formats in holdvalue.lua and log.lua, and of a change of the limit in

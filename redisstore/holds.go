@@ -60,11 +60,11 @@ func (g *group) appendHoldArgs(b []byte, k *keyOps, o *op) []byte {
 	if h.lease != nil {
 		return h.appendLeaseArgs(b)
 	}
-	if o.request.Verb >= verbDebit && g.mode != upToAll {
+	if o.request.Verb >= verbDebit && g.mode != takeUpToAll {
 		return b
 	}
 	name := algo.NameOf(h.id)
-	if g.mode == upToAll {
+	if g.mode == takeUpToAll {
 		return append(appendDouble(append(b, name[:]...), h.ttl), h.flags())
 	}
 	b = append(b, name[:]...)

@@ -13,7 +13,7 @@ local HELD_REPLY = '<Bd' .. VALUE:sub(2)
 
 -- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
 -- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
--- a lease that was carried.
+-- a lease that continues an open lease.
 local KIND = 1073741824
 
 local function has(flags, flag)
@@ -325,11 +325,11 @@ local function run_lease(e, n, pos)
   local c, after = {want = n}, nil
   c.previous, c.spent, c.id, c.max, c.ttl, c.max_open, after = unpack_from(LEASE_ARGS, runs, pos)
   c.previous, c.id = c.previous ~= NO_ID and c.previous, c.id ~= NO_ID and c.id
-  local units, deadline, carried = ledger.leases().apply(e, t, c)
-  local status, newest = carried and REPLAYED or OK, e.list[#e.list]
+  local units, deadline, previous_open = ledger.leases().apply(e, t, c)
+  local status, newest = previous_open and REPLAYED or OK, e.list[#e.list]
   if not units then
     units, deadline, status = 0, 0, CONFLICT
-  elseif carried or units > 0 then
+  elseif previous_open or units > 0 then
     e.changed = true
   end
   if units > 0 then

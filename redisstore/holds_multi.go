@@ -31,7 +31,7 @@ func (s *Store) ApplyHolds(
 	case verb == headgate.OpenHold:
 		x.mode = openAll
 	case verb == headgate.TakeUpTo && len(ops) > 1:
-		x.mode, ttl = upToAll, 0
+		x.mode, ttl = takeUpToAll, 0
 	}
 	if err := x.read(now, ttl, ops); err != nil {
 		return 0, err
@@ -92,7 +92,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		}
 		checked = append(checked, o)
 		key := opKey{o.redisKey, o.hold.id}
-		if same := x.same[key]; same != nil && x.mode != upToAll {
+		if same := x.same[key]; same != nil && x.mode != takeUpToAll {
 			same.request.N = min(same.request.N+o.request.N, x.maxSum())
 			same.hold.cost = min(same.hold.cost+o.hold.cost, maxUnits)
 			same.hold.several = true
@@ -106,7 +106,7 @@ func (x *holdTransaction) read(now headgate.Instant, ttl time.Duration, ops []he
 		x.add(o)
 	}
 	setSums(x.verb, x.ops...)
-	err := algo.CheckLimits(x.verb, len(checked), func(i int) (string, headgate.Limit) { return checked[i].redisKey, checked[i].rule.of })
+	err := algo.CheckLimits(x.verb, len(checked), func(i int) (string, headgate.Limit) { return checked[i].redisKey, checked[i].rule.ruleLimit })
 	if err != nil {
 		return fmt.Errorf("redisstore: %w", err)
 	}
@@ -177,7 +177,7 @@ func setSums(verb headgate.HoldVerb, ops ...*op) {
 }
 
 func (x *holdTransaction) run(ctx context.Context) error {
-	if x.mode == upToAll && len(x.groups) > 1 {
+	if x.mode == takeUpToAll && len(x.groups) > 1 {
 		return x.takeUpTo(ctx)
 	}
 	x.store.send(ctx, x.groups)
@@ -237,12 +237,12 @@ func (g *group) hasReplayed() bool {
 // cancel cancels the holds of calls, even if the caller's context has ended.
 func (x *holdTransaction) cancel(ctx context.Context, opened []*group) {
 	for _, c := range x.correct(ctx, opened, 0) {
-		switch k := c.group.find(c.of.redisKey); {
+		switch k := c.group.find(c.corrected.redisKey); {
 		case c.group.failed:
 		case !k.answered:
-			c.of.decision = c.of.rule.step.Answer(k.before, c.group.decidedAt, 0, 0, true)
+			c.corrected.decision = c.corrected.rule.step.Answer(k.before, c.group.decidedAt, 0, 0, true)
 		case c.err == nil:
-			c.of.decision = c.decision
+			c.corrected.decision = c.decision
 		}
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/headgate/headgate/algo"
 )
 
-// takeUpTo takes units in several calls, one after another, and in each call at most as
-// many as in the call before. Each call but the last one opens holds for its units, which
-// takeUpTo then commits with the units of the last call. So every key is as if it had
-// charged only these. If a call fails, takeUpTo cancels the holds.
+// takeUpTo makes the calls one after another. Each call takes at most as many units as
+// the call before. All calls but the last one open holds for their units. takeUpTo then
+// commits these holds with the units of the last call, so that each key is charged only
+// these units. If a call fails, takeUpTo cancels the holds.
 //
-// leaky_bucket has no holds. Its units are undone as those of [Store.ApplyAll].
+// leaky_bucket has no holds. takeUpTo undoes its units as [Store.ApplyAll] does.
 func (x *holdTransaction) takeUpTo(ctx context.Context) error {
 	granted, last := int64(maxUnits), len(x.groups)-1
 	for i, g := range x.groups {
-		g.prepareUpTo(granted, i < last, x.upToTTL(ctx))
+		g.prepareTakeUpTo(granted, i < last, x.takeUpToTTL(ctx))
 		x.store.send(ctx, []*group{g})
 		if err := x.firstError(); err != nil {
 			if last > 0 {
@@ -27,13 +27,13 @@ func (x *holdTransaction) takeUpTo(ctx context.Context) error {
 		}
 		granted = g.keys[0].ops[0].hold.granted
 	}
-	x.correctUpTo(ctx, granted)
+	x.correctTakeUpTo(ctx, granted)
 	return nil
 }
 
-// prepareUpTo sets the arguments of a call that takes at most n units with each
+// prepareTakeUpTo sets the arguments of a call that takes at most n units with each
 // operation. If hold is true, it opens holds for them.
-func (g *group) prepareUpTo(n int64, hold bool, ttl time.Duration) {
+func (g *group) prepareTakeUpTo(n int64, hold bool, ttl time.Duration) {
 	for _, k := range g.keys {
 		for _, o := range k.ops {
 			o.request.N = min(o.request.N, n)
@@ -44,9 +44,9 @@ func (g *group) prepareUpTo(n int64, hold bool, ttl time.Duration) {
 	}
 }
 
-// upToTTL returns the TTL of the holds of takeUpTo. They are committed earlier: before
-// the deadline of ctx and a timeout have passed.
-func (x *holdTransaction) upToTTL(ctx context.Context) time.Duration {
+// takeUpToTTL returns the TTL of the holds of takeUpTo. They are committed earlier:
+// before the deadline of ctx and a timeout have passed.
+func (x *holdTransaction) takeUpToTTL(ctx context.Context) time.Duration {
 	ttl := x.store.options.Timeout + time.Minute
 	if deadline, ok := ctx.Deadline(); ok {
 		ttl += time.Until(deadline)
@@ -54,9 +54,9 @@ func (x *holdTransaction) upToTTL(ctx context.Context) time.Duration {
 	return min(max(ttl, time.Minute), headgate.MaxHoldTTL)
 }
 
-// correctUpTo corrects the calls before the last one, after which every operation has
+// correctTakeUpTo corrects the calls before the last one, after which every operation has
 // taken the given number of units.
-func (x *holdTransaction) correctUpTo(ctx context.Context, granted int64) {
+func (x *holdTransaction) correctTakeUpTo(ctx context.Context, granted int64) {
 	for _, c := range x.correct(ctx, x.groups[:len(x.groups)-1], granted) {
 		if c.err != nil {
 			continue
@@ -76,8 +76,8 @@ func (x *holdTransaction) correctUpTo(ctx context.Context, granted int64) {
 // correction is an operation that corrects the charge of another operation.
 type correction struct {
 	*op
-	of    *op
-	group *group // the call that executed the other operation
+	corrected *op
+	group     *group // the call that executed the other operation
 }
 
 // correct sends corrections of the operations of calls, after which each of them has
@@ -85,18 +85,18 @@ type correction struct {
 func (x *holdTransaction) correct(ctx context.Context, groups []*group, n int64) (all []correction) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), x.store.options.Timeout)
 	defer stop()
-	var back []*group
+	var calls []*group
 	for _, g := range groups {
 		call, corrections := &group{now: g.now}, g.corrections(n)
 		for _, c := range corrections {
 			call.add(c.op)
 		}
 		if len(corrections) > 0 {
-			all, back = append(all, corrections...), append(back, call)
+			all, calls = append(all, corrections...), append(calls, call)
 		}
 	}
-	if len(back) > 0 {
-		x.store.send(ctx, back)
+	if len(calls) > 0 {
+		x.store.send(ctx, calls)
 	}
 	return all
 }

@@ -41,6 +41,7 @@ end
 -- ledgers returns the functions for holds that are decoded. They are created when they
 -- are first needed.
 local ledgers_made
+-- The line below is replaced by the function make_ledgers, with ledger.lua and holds.lua.
 --LEDGERS
 local function ledgers()
   ledgers_made = ledgers_made or make_ledgers()

@@ -11,11 +11,11 @@ import (
 
 // leaseOp has the arguments of a lease that other operations do not have, and its result.
 type leaseOp struct {
-	previous                  headgate.HoldID
-	spent, most, ttl, maxOpen int64 // ttl is in µs
-	units, deadline           int64
-	leased                    int64 // units of the key that are on lease after the operation
-	status                    byte
+	previous                 headgate.HoldID
+	spent, max, ttl, maxOpen int64 // ttl is in µs
+	units, deadline          int64
+	leased                   int64 // units of the key that are on lease after the operation
+	status                   byte
 }
 
 // ApplyLease ends a lease, begins a lease, or both; see [headgate.LeaseStore]. It is one
@@ -34,7 +34,7 @@ func (s *Store) ApplyLease(ctx context.Context, now headgate.Instant, in headgat
 	}
 	o := r.newOp(now, in.Key, verbLease, min(max(in.Want, 0), maxUnits))
 	o.hold = &holdOp{id: in.ID, lease: &leaseOp{
-		previous: in.Previous, spent: in.Spent, most: min(in.Max, maxUnits), ttl: in.TTL.Microseconds(), maxOpen: int64(r.holds.MaxOpenOrDefault()),
+		previous: in.Previous, spent: in.Spent, max: min(in.Max, maxUnits), ttl: in.TTL.Microseconds(), maxOpen: int64(r.holds.MaxOpenOrDefault()),
 	}}
 	r.shared.markRefunded()
 	if err := s.do(ctx, o); err != nil {
@@ -44,7 +44,7 @@ func (s *Store) ApplyLease(ctx context.Context, now headgate.Instant, in headgat
 	if l.status == holdConflict {
 		return headgate.LeaseResult{}, fmt.Errorf("redisstore: %w: %d units of a lease were spent; must be 0 to the units of the lease", headgate.ErrInvalidHold, in.Spent)
 	}
-	result := headgate.LeaseResult{Decision: o.decision, Units: l.units, Carried: l.status == holdReplayed}
+	result := headgate.LeaseResult{Decision: o.decision, Units: l.units, PreviousOpen: l.status == holdReplayed}
 	if l.units > 0 {
 		result.TTL = micros.Duration(l.deadline - o.timestamp.t)
 	}
@@ -58,7 +58,7 @@ func (h *holdOp) appendLeaseArgs(b []byte) []byte {
 	previous, id := algo.NameOf(l.previous), algo.NameOf(h.id)
 	b = appendDouble(append(b, previous[:]...), l.spent)
 	b = append(b, id[:]...)
-	return appendDouble(appendDouble(appendDouble(b, l.most), l.ttl), l.maxOpen)
+	return appendDouble(appendDouble(appendDouble(b, l.max), l.ttl), l.maxOpen)
 }
 
 // readLease reads the result of a lease. It returns the state after the operation, if the

@@ -81,7 +81,7 @@ func (g *group) read(text string) {
 	switch g.mode {
 	case independent:
 		g.readEach(&r)
-	case openAll, upToAll:
+	case openAll, takeUpToAll:
 		g.readOpened(&r)
 	default:
 		g.readAllOrNothing(&r)

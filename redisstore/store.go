@@ -98,7 +98,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		return nil, err
 	}
 	bound := &rule{
-		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), of: r.Limit, deniedBy: []string{r.Name},
+		store: s, keys: newKeyNames(&s.options, a.Name, r.Scope), ruleLimit: r.Limit, deniedBy: []string{r.Name},
 		holds:   r.Holds.WithDefaults(a.Name),
 		canHold: a.Name.CanHold(), canLease: a.Name.CanLease(), onlyHolds: a.Name.OnlyHolds(),
 	}
@@ -122,7 +122,7 @@ func (s *Store) Bind(r headgate.Rule) (headgate.Bound, error) {
 		}
 	}
 	bound.setHeader(a.Name, bound.step.Params())
-	bound.dated, _ = bound.step.(algo.Dated)
+	bound.dated, _ = bound.step.(algo.CalendarStepper)
 	bound.shared.addRule(bound.identity(r.Limit))
 	if s.options.Layout == LayoutGuide && a.Name == headgate.TokenBucketInterval {
 		return newGuideRule(bound, r.Limit), nil
@@ -172,12 +172,12 @@ type rule struct {
 	store     *Store
 	step      algo.Stepper
 	log       algo.LogStepper
-	dated     algo.Dated // step, if its parameters depend on the time; otherwise nil
+	dated     algo.CalendarStepper // step, if its parameters depend on the time; otherwise nil
 	keys      keyNames
 	header    []byte // number of the algorithm, number of parameters and parameters, in the encoding of the script
 	deniedBy  []string
 	limit     int64
-	of        headgate.Limit
+	ruleLimit headgate.Limit
 	shared    *sharedState
 	holds     headgate.HoldSettings
 	canHold   bool       // whether the algorithm supports holds
@@ -306,7 +306,7 @@ func (r *rule) Cancel(ctx context.Context, now headgate.Instant, key string, cos
 	}
 	r.shared.markRefunded()
 	o := r.newOp(now, key, algo.Cancel, cost)
-	o.request.Mark = algo.State{A: token[0], B: token[1], C: token[2]}
+	o.request.Token = algo.State{A: token[0], B: token[1], C: token[2]}
 	if err := r.store.do(ctx, o); err != nil {
 		return headgate.Decision{}, err
 	}

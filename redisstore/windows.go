@@ -25,10 +25,10 @@ func (r *rule) appendHeader(b []byte, now int64) []byte {
 	if now == serverClock {
 		now = max(0, time.Now().UnixMicro()+r.store.clockShift.Load())
 	}
-	edges := r.dated.EdgesAt(now)
-	b[at] += byte(len(edges))
-	for _, edge := range edges {
-		b = appendDouble(b, edge)
+	boundaries := r.dated.BoundariesAt(now)
+	b[at] += byte(len(boundaries))
+	for _, boundary := range boundaries {
+		b = appendDouble(b, boundary)
 	}
 	return b
 }

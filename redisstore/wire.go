@@ -40,7 +40,7 @@ const (
 	takeAll                 // all operations are taken, or none
 	peekAll                 // report what takeAll would decide
 	openAll                 // open a hold with each operation, or none
-	upToAll                 // take the same number of units with each operation
+	takeUpToAll             // take the same number of units with each operation
 )
 
 // op is one operation on one key, and its result.
@@ -279,7 +279,7 @@ func (o *op) appendVerbArgs(b []byte) []byte {
 	case o.request.Verb == algo.Reserve:
 		return appendDouble(b, o.request.MaxDelay)
 	case o.request.Verb == algo.Cancel:
-		return appendState(b, o.request.Mark)
+		return appendState(b, o.request.Token)
 	case o.request.Verb == verbUndo && o.rule.log != nil:
 		return appendDouble(b, o.undoes.at)
 	case o.request.Verb == verbUndo:

@@ -49,7 +49,8 @@ func (s *logHolds) add(name holdName, h *headgate.Hold) {
 }
 
 // find returns the hold with a name. expired is true if it is not kept because it has
-// expired. If there is neither, no such hold was opened, or its name is forgotten.
+// expired. If h is nil and expired is false, no such hold was opened, or its name was
+// removed from both sets.
 func (s *logHolds) find(name holdName) (h *headgate.Hold, expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,14 +72,14 @@ func (s *logHolds) sweep(now time.Time) {
 	for name, h := range s.open {
 		if !h.ExpiresAt().After(now) {
 			delete(s.open, name)
-			s.forget(name)
+			s.addExpired(name)
 		}
 	}
 	s.sweepAt = max(firstSweep, 2*len(s.open))
 }
 
-// forget adds a name to those of the expired holds.
-func (s *logHolds) forget(name holdName) {
+// addExpired adds a name to those of the expired holds.
+func (s *logHolds) addExpired(name holdName) {
 	if len(s.recent) >= s.maxRecent {
 		s.older, s.recent = s.recent, map[uint64]struct{}{}
 	}

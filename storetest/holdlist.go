@@ -96,7 +96,7 @@ func (l *holdLists) apply(verb headgate.HoldVerb, ttl time.Duration, op headgate
 	l.ts.mustf(results[0].Err, "%s", verb)
 }
 
-// mustList requires a list with these records and totals. A store may know the begin of a
+// mustList requires a list with these records and totals. A store may know the start of a
 // hold, or not.
 func (l *holdLists) mustList(now headgate.Instant, skip, most int, records []headgate.HoldRecord, total headgate.HoldList) {
 	got, err := l.lister.ListHolds(background, now, listedKey, skip, most)

@@ -259,7 +259,7 @@ func (p *leasePlayer) lease() {
 			p.at += logUniform(p.random, 1+ttl)
 		}
 	}
-	if reply := p.call(next); reply.Carried {
+	if reply := p.call(next); reply.PreviousOpen {
 		next.spent = late
 	}
 	p.leases = append(p.leases, next)
@@ -287,8 +287,8 @@ func (p *leasePlayer) call(l *playedLease) model.LeaseReply {
 	})
 	p.must(got.Decision, err, p.key.Peek(p.limit, p.at, 1))
 	ttl := micros.Duration(max(0, want.Deadline-p.at))
-	if got.Units != want.Units || got.Carried != want.Carried || got.TTL != ttl {
-		p.failTrace("got %d units, carried %t, ttl %v\nwant %d, %t, %v", got.Units, got.Carried, got.TTL, want.Units, want.Carried, ttl)
+	if got.Units != want.Units || got.PreviousOpen != want.PreviousOpen || got.TTL != ttl {
+		p.failTrace("got %d units, carried %t, ttl %v\nwant %d, %t, %v", got.Units, got.PreviousOpen, got.TTL, want.Units, want.PreviousOpen, ttl)
 	}
 	return want
 }

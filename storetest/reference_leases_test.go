@@ -21,7 +21,7 @@ func (s *naiveLeases) ApplyLease(ctx context.Context, now headgate.Instant, op h
 	}
 	rest := int64(0)
 	if units := s.naiveHolds.holds[op.Previous]; units > 0 && now < s.ends[op.Previous] {
-		rest, out.Carried = units-op.Spent, true
+		rest, out.PreviousOpen = units-op.Spent, true
 		if _, err := op.Bound.Apply(ctx, now, op.Key, headgate.Refund, rest); err != nil {
 			return out, err
 		}

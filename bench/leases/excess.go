@@ -33,7 +33,7 @@ func BucketExcess(l bench.Limit, log []Admission) (most int64) {
 	byAfter := slices.Clone(log)
 	slices.SortFunc(byAfter, func(a, b Admission) int { return cmp.Compare(a[1], b[1]) })
 	spans := newSpans(len(log))
-	next := map[int64]int{} // the next place of the same begin
+	next := map[int64]int{} // the next place of the same start
 	for _, a := range byAfter {
 		place, ok := next[a[0]]
 		if !ok {
@@ -50,10 +50,10 @@ func BucketExcess(l bench.Limit, log []Admission) (most int64) {
 // the order of time. Units and rates are multiplied by the period.
 type spans []node
 
-// node is a range of begins.
+// node is a range of starts.
 type node struct {
 	sum  int64 // units that were added in this range
-	best int64 // maximum over the begins: units from there to the end of this range, plus line
+	best int64 // maximum over the starts: units from there to the end of this range, plus line
 }
 
 func newSpans(n int) spans {
@@ -68,7 +68,7 @@ func newSpans(n int) spans {
 	return s
 }
 
-// add adds units to one begin. line is the rate multiplied by its time.
+// add adds units to one start. line is the rate multiplied by its time.
 func (s spans) add(place int, units, line int64) {
 	i := place + len(s)/2
 	s[i] = node{units, units + line}

@@ -29,7 +29,7 @@ type syncLater struct {
 
 // localWindow is the count of one key in one window.
 type localWindow struct {
-	number  int64        // the begin of the window divided by its length
+	number  int64        // the start of the window divided by its length
 	used    atomic.Int64 // units that this process knows of
 	pending atomic.Int64 // units of them that Redis does not know of
 	total   int64        // the last total of Redis; only synchronize uses it

@@ -92,11 +92,11 @@ func newTenant(l *limits, i int) *tenant {
 	return n
 }
 
-// event is the begin or the end of a request.
+// event is the start or the end of a request.
 type event struct {
 	at     time.Time
 	tenant *tenant
-	call   *call // nil for the begin of a request
+	call   *call // nil for the start of a request
 }
 
 // events is a heap of events by time.

@@ -75,7 +75,7 @@ func (b *Batch) Take(ctx context.Context, store headgate.Store, now headgate.Ins
 	}
 	op := &b.Ops[0]
 	if b.anyQueue && op.Cost > 0 && op.Cost <= op.Bound.Limit() && op.Bound.CanReserve() {
-		return b.book(ctx, now, op)
+		return b.reserveInQueue(ctx, now, op)
 	}
 	b.Decisions[0], err = op.Bound.Apply(ctx, now, op.Key, headgate.Take, op.Cost)
 	return err
@@ -96,14 +96,14 @@ func (b *Batch) isLate(ctx context.Context, store headgate.Store, now headgate.I
 	return d.Allowed && d.Delay > 0 && time.Now().Add(d.Delay).After(deadline), nil
 }
 
-// book reserves units in a queue. A reservation does not check the length of the queue,
-// so its maximum delay is the delay in the full queue, in whole microseconds. If
-// RetryAfter is at most one microsecond, rounding may have caused the denial, and a
+// reserveInQueue reserves units in a queue. A reservation does not check the length of
+// the queue, so its maximum delay is the delay in the full queue, in whole microseconds.
+// If RetryAfter is at most one microsecond, rounding may have caused the denial, and a
 // plain take decides.
-func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op) error {
+func (b *Batch) reserveInQueue(ctx context.Context, now headgate.Instant, op *headgate.Op) error {
 	d, err := b.reserve(ctx, now, op, op.Bound.Spacing(op.Bound.Limit()-op.Cost))
 	if err == nil && d.Degraded != headgate.ReasonNone && d.Delay > 0 {
-		d, err = b.rebook(ctx, now, op)
+		d, err = b.reserveAgain(ctx, now, op)
 	}
 	if err != nil || d.Allowed || d.Never || d.RetryAfter > time.Microsecond && d.Degraded == headgate.ReasonNone {
 		return err
@@ -112,10 +112,10 @@ func (b *Batch) book(ctx context.Context, now headgate.Instant, op *headgate.Op)
 	return err
 }
 
-// rebook replaces a reservation that was made by the local fallback. The fallback has a
-// share of the limit, so its queue is shorter and the maximum delay of the first
+// reserveAgain replaces a reservation that was made by the local fallback. The fallback
+// has a share of the limit, so its queue is shorter and the maximum delay of the first
 // reservation was too long. A peek returns the delay that a take would have.
-func (b *Batch) rebook(ctx context.Context, now headgate.Instant, op *headgate.Op) (headgate.Decision, error) {
+func (b *Batch) reserveAgain(ctx context.Context, now headgate.Instant, op *headgate.Op) (headgate.Decision, error) {
 	b.reserved = false
 	if _, err := op.Bound.Cancel(ctx, now, op.Key, op.Cost, b.token); err != nil {
 		return headgate.Decision{}, err

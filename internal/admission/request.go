@@ -70,9 +70,9 @@ func (q *Request) DecideAndHold(ctx context.Context, ttl time.Duration) (headgat
 // HasSlots reports whether a charge takes slots, so that DecideAndHold must decide.
 func (q *Request) HasSlots() bool { return q.slots }
 
-// ReleaseSlots ends the hold of DecideAndHold with the costs that were charged: units of
-// rates stay spent, and slots become available. It does nothing if there is no hold.
-func (q *Request) ReleaseSlots(ctx context.Context) {
+// CommitAsCharged ends the hold of DecideAndHold with the costs that were charged: units
+// of rates stay spent, and slots become available. It does nothing if there is no hold.
+func (q *Request) CommitAsCharged(ctx context.Context) {
 	q.Adjust(ctx, func(int, int64) int64 { return AsCharged })
 }
 
@@ -165,12 +165,13 @@ func (q *Request) Adjust(ctx context.Context, final func(i int, charged int64) i
 // costs the actual cost of each op.
 func (q *Request) uncounted(p *Part, opened []headgate.Decision, costs []int64) int64 {
 	to := p.first + len(p.Charge.Limits)
-	limitOf := func(i int) (headgate.Rule, string, int64) {
-		l := &p.Charge.Limits[i]
-		amount := l.Rule.Holds.ChargedUnits(p.Cost, l.Bound.Limit())
-		return l.Rule, q.Ops[p.first+i].Key, costs[p.first+i] - amount
+	limits := make([]root.HeldLimit, len(p.Charge.Limits))
+	for i := range limits {
+		l, op := &p.Charge.Limits[i], p.first+i
+		limits[i] = root.HeldLimit{Rule: l.Rule, Key: q.Ops[op].Key, Excess: costs[op] - l.Rule.Holds.ChargedUnits(p.Cost, l.Bound.Limit())}
 	}
-	n, _ := root.HoldError(q.results[p.first:to], limitOf, 0, 1, root.Combine(opened[p.first:to]).Degraded)
+	// The error is not used, so the instant and the deadline can have any values.
+	n, _ := root.HoldError(q.results[p.first:to], limits, 0, 1, root.Combine(opened[p.first:to]).Degraded)
 	return n
 }
 

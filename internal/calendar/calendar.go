@@ -1,11 +1,11 @@
 // Package calendar computes the windows of a calendar: the hours, days, weeks, months,
 // quarters and years of a time zone.
 //
-// The edge of a window is a local time, such as 2026-03-29 00:00. The edge's instant is
-// the first one at which the zone's clock shows this local time or a later one. So a
-// local time that a clock moved forward skips is the first instant after the gap, and of
-// a local time that occurs twice the first occurrence counts. Edges in this sense never
-// decrease, so the windows have neither gaps nor overlaps in any zone.
+// A boundary of a window is a local time, such as 2026-03-29 00:00. The boundary's
+// instant is the first one at which the zone's clock shows this local time or a later
+// one. So a local time that a clock moved forward skips is the first instant after the
+// gap, and of a local time that occurs twice the first occurrence counts. Boundaries in
+// this sense never decrease, so the windows have neither gaps nor overlaps in any zone.
 //
 // Instants are in whole µs since the Unix epoch.
 package calendar
@@ -54,20 +54,20 @@ type Calendar struct {
 	from   int64 // shift of the first window: seconds of a day, days of a week or a month
 	zone   *time.Location
 
-	last      atomic.Pointer[window] // window that was computed last
-	lastEdges atomic.Pointer[edgeList]
+	last           atomic.Pointer[window] // window that was computed last
+	lastBoundaries atomic.Pointer[boundaryList]
 }
 
 type window struct{ begin, end int64 }
 
-// edgeList has the result of Edges for all instants of a window.
-type edgeList struct {
+// boundaryList has the result of Boundaries for all instants of a window.
+type boundaryList struct {
 	window
-	edges []int64
+	boundaries []int64
 }
 
 // New returns the calendar of a unit in the zone with the given name; see [Zone]. from
-// shifts the begin of windows: minutes after midnight for a day, days after Monday for a
+// shifts the start of windows: minutes after midnight for a day, days after Monday for a
 // week, days after the 1st for a month. It must be 0 for other units.
 func New(unit Unit, zone string, from int) (*Calendar, error) {
 	location, err := Zone(zone)
@@ -126,7 +126,7 @@ func isName(name string) bool {
 	return true
 }
 
-// Window returns the window [begin, end) that contains t. The begin of the window that
+// Window returns the window [begin, end) that contains t. The start of the window that
 // contains the epoch is 0. Window allocates only if t is not in the same window as in the
 // previous call.
 func (c *Calendar) Window(t int64) (begin, end int64) {
@@ -138,27 +138,27 @@ func (c *Calendar) Window(t int64) (begin, end int64) {
 	return begin, end
 }
 
-// Edges returns the edges of the window before the one that contains t, of that window
-// and of the window after it, in ascending order. Before the first window there is none.
-// The slice must not be modified. Edges allocates only if t is not in the same window as
-// in the previous call.
-func (c *Calendar) Edges(t int64) []int64 {
-	if e := c.lastEdges.Load(); e != nil && e.begin <= t && t < e.end {
-		return e.edges
+// Boundaries returns the boundaries of the window before the one that contains t, of that
+// window and of the window after it, in ascending order. The first window has no previous
+// boundary. The slice must not be modified. Boundaries allocates only if t is not in the
+// same window as in the previous call.
+func (c *Calendar) Boundaries(t int64) []int64 {
+	if e := c.lastBoundaries.Load(); e != nil && e.begin <= t && t < e.end {
+		return e.boundaries
 	}
 	begin, end := c.Window(t)
-	var edges []int64
+	var boundaries []int64
 	if begin > 0 {
 		before, _ := c.find(begin - 1)
-		edges = append(edges, before)
+		boundaries = append(boundaries, before)
 	}
-	edges = append(edges, begin, end)
+	boundaries = append(boundaries, begin, end)
 	if end < maxInstant {
 		_, after := c.find(end)
-		edges = append(edges, after)
+		boundaries = append(boundaries, after)
 	}
-	c.lastEdges.Store(&edgeList{window{begin, end}, edges})
-	return edges
+	c.lastBoundaries.Store(&boundaryList{window{begin, end}, boundaries})
+	return boundaries
 }
 
 // Longest returns an upper bound on the length of a window in µs.
@@ -170,7 +170,7 @@ func (c *Calendar) Longest() int64 {
 	return (days + 2) * daySecs * second // at most 32 hours of shifts
 }
 
-// Shortest returns a lower bound on the time in µs between the begins of a window and of
+// Shortest returns a lower bound on the time in µs between the starts of a window and of
 // the n-th window after it.
 func (c *Calendar) Shortest(n int64) int64 {
 	length, shifts := c.period, int64(0)
@@ -198,15 +198,15 @@ func (c *Calendar) find(t int64) (begin, end int64) {
 	at := floorDiv(t, second)
 	_, shift := time.Unix(at, 0).In(c.zone).Zone()
 	n := c.number(at + int64(shift))
-	for c.edge(n)*second > t {
+	for c.boundary(n)*second > t {
 		n--
 	}
-	next := c.edge(n + 1)
+	next := c.boundary(n + 1)
 	for next*second <= t {
 		n++
-		next = c.edge(n + 1)
+		next = c.boundary(n + 1)
 	}
-	return max(0, c.edge(n)*second), min(next*second, maxInstant)
+	return max(0, c.boundary(n)*second), min(next*second, maxInstant)
 }
 
 // number returns the number of the window in which the local time is, in local seconds
@@ -232,8 +232,8 @@ func (c *Calendar) number(local int64) int64 {
 	}
 }
 
-// edge returns the Unix time in seconds at which window n begins.
-func (c *Calendar) edge(n int64) int64 { return c.firstAt(c.local(n)) }
+// boundary returns the Unix time in seconds at which window n begins.
+func (c *Calendar) boundary(n int64) int64 { return c.firstAt(c.local(n)) }
 
 // local returns the local time at which window n begins, in local seconds since
 // 1970-01-01 00:00.

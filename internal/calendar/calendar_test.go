@@ -28,19 +28,19 @@ var units = map[string]calendar.Unit{
 	"hour": calendar.Hour, "day": calendar.Day, "week": calendar.Week, "month": calendar.Month, "quarter": calendar.Quarter, "year": calendar.Year,
 }
 
-// TestEdgesEqualZoneinfo compares every edge from 1970 to 2100 with Python's zoneinfo,
-// which reads the same zone database.
+// TestEdgesEqualZoneinfo compares every boundary from 1970 to 2100 with Python's
+// zoneinfo, which reads the same zone database.
 func TestEdgesEqualZoneinfo(t *testing.T) {
 	t.Parallel()
-	compareEdges(t, names(t, 3, 8), "python3", "testdata/edges.py")
+	compareBoundaries(t, names(t, 3, 8), "python3", "testdata/edges.py")
 }
 
-// TestEdgesEqualIntl compares the edges with Intl of JavaScript, which has its own zone
-// database.
+// TestEdgesEqualIntl compares the boundaries with Intl of JavaScript, which has its own
+// zone database.
 func TestEdgesEqualIntl(t *testing.T) {
 	t.Parallel()
 	all := slices.DeleteFunc(names(t, 2, len(zones)), func(name string) bool { return differs[name] != "" })
-	compareEdges(t, all, "node", "testdata/edges.js")
+	compareBoundaries(t, all, "node", "testdata/edges.js")
 }
 
 // differs has the zones that differ between versions of the zone database, because node
@@ -78,8 +78,9 @@ func names(t *testing.T, short, long int) []string {
 	return all
 }
 
-// compareEdges compares hashes of the edges with the hashes that a program prints.
-func compareEdges(t *testing.T, zones []string, program ...string) {
+// compareBoundaries compares hashes of the boundaries with the hashes that a program
+// prints.
+func compareBoundaries(t *testing.T, zones []string, program ...string) {
 	t.Helper()
 	for _, zone := range zones {
 		out, err := exec.Command(program[0], append(program[1:], zone)...).Output()
@@ -96,15 +97,15 @@ func compareEdges(t *testing.T, zones []string, program ...string) {
 			if _, err := fmt.Sscan(line, &name, &unit, &from, &count, &hash); err != nil || name != zone {
 				t.Fatalf("%q: error %v", line, err)
 			}
-			if got, want := edgesOf(t, units[unit], zone, from), fmt.Sprintf("%d %s", count, hash); got != want {
+			if got, want := boundariesOf(t, units[unit], zone, from), fmt.Sprintf("%d %s", count, hash); got != want {
 				t.Errorf("%s %s from %d: got %s want %s", zone, unit, from, got, want)
 			}
 		}
 	}
 }
 
-// edgesOf returns the number and the hash of the edges from 1970 to 2100.
-func edgesOf(t *testing.T, unit calendar.Unit, zone string, from int) string {
+// boundariesOf returns the number and the hash of the boundaries from 1970 to 2100.
+func boundariesOf(t *testing.T, unit calendar.Unit, zone string, from int) string {
 	t.Helper()
 	c, err := calendar.New(unit, zone, from)
 	if err != nil {
@@ -112,16 +113,16 @@ func edgesOf(t *testing.T, unit calendar.Unit, zone string, from int) string {
 	}
 	last := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	sum, count := sha256.New(), 0
-	for _, edge := c.Window(0); edge < last; count++ {
-		fmt.Fprintf(sum, "%d\n", edge/1_000_000)
-		begin, end := c.Window(edge)
-		if begin != edge || end <= begin {
-			t.Fatalf("%s: the window after %d is [%d, %d)", zone, edge, begin, end)
+	for _, boundary := c.Window(0); boundary < last; count++ {
+		fmt.Fprintf(sum, "%d\n", boundary/1_000_000)
+		begin, end := c.Window(boundary)
+		if begin != boundary || end <= begin {
+			t.Fatalf("%s: the window after %d is [%d, %d)", zone, boundary, begin, end)
 		}
 		if again, _ := c.Window(end - 1); again != begin {
 			t.Fatalf("%s: the window of %d begins at %d want %d", zone, end-1, again, begin)
 		}
-		edge = end
+		boundary = end
 	}
 	return fmt.Sprintf("%d %x", count, sum.Sum(nil))
 }

@@ -19,8 +19,8 @@ var (
 	// func(context.Context, headgate.Store, headgate.Instant, time.Duration,
 	// []headgate.HoldOp, []int, []headgate.HoldResult) (headgate.Instant, error)
 	ExtendHolds any
-	// func([]headgate.HoldResult, func(int) (headgate.Rule, string, int64),
-	// headgate.Instant, headgate.Instant, headgate.StoreErrorReason) (int64, error)
+	// func([]headgate.HoldResult, []HeldLimit[headgate.Rule], headgate.Instant,
+	// headgate.Instant, headgate.StoreErrorReason) (int64, error)
 	HoldError any
 	CheckTTL  any // func(time.Duration) error
 	// func(headgate.HoldVerb, headgate.Algorithm, headgate.Limit, int64) error
@@ -33,3 +33,13 @@ var (
 	SettleHolds any // func(context.Context, []*headgate.Hold)
 	TakeNow     any // func(context.Context, []headgate.Check) bool
 )
+
+// HeldLimit is a limit of a hold. R is headgate.Rule.
+type HeldLimit[R any] struct {
+	Rule R
+	Key  string
+	// Excess is the number of units by which the actual cost of a commit is above the
+	// amount of the hold under this limit. It can be negative, and is 0 for another
+	// operation.
+	Excess int64
+}

@@ -60,6 +60,7 @@ var banned = []phrase{
 	ban(`may come in|comes? in any more`, "connect"),
 	ban(`in the air|in the line before`, "in flight, queued"),
 	ban(`newcomers?`, "new keys"),
+	ban(`(the|another|same|its|whose) begins?`, "start"),
 }
 
 func ban(expression, use string) phrase {
@@ -72,6 +73,8 @@ func TestBannedPhrasesAreFound(t *testing.T) {
 		"The door closes.":                         true,
 		"It gives the units back.":                 true,
 		"The store is\naway.":                      true,
+		"The begin of a window.":                   true,
+		"The windows begin. The start of one":      false,
 		"A refund returns units.":                  false,
 		"The outdoor sensor, the theme, the chest": false,
 	} {

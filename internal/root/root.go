@@ -23,8 +23,7 @@ var (
 		context.Context, headgate.Store, headgate.Instant, time.Duration, []headgate.HoldOp, []int, []headgate.HoldResult,
 	) (headgate.Instant, error))
 	holdError = hooks.HoldError.(func(
-		[]headgate.HoldResult, func(int) (headgate.Rule, string, int64), headgate.Instant, headgate.Instant,
-		headgate.StoreErrorReason,
+		[]headgate.HoldResult, []HeldLimit, headgate.Instant, headgate.Instant, headgate.StoreErrorReason,
 	) (int64, error))
 	checkTTL = hooks.CheckTTL.(func(time.Duration) error)
 
@@ -85,17 +84,20 @@ func ExtendHolds(
 	return extendHolds(ctx, store, now, ttl, ops, sizes, results)
 }
 
+// HeldLimit is a limit of a hold.
+type HeldLimit = hooks.HeldLimit[headgate.Rule]
+
 // HoldError returns the error of an operation on a hold, from the results of its limits:
 // nil, or an error that matches [headgate.ErrExpiredHold] or [headgate.ErrUnknownHold].
-// limitOf returns the rule and the key of the i-th limit and, for a commit, by how many
-// units the actual cost is above the amount of the hold; otherwise 0 or less. at is the
-// instant of the operation, expires the deadline of the hold, and degraded the reason why
-// a failure mode opened it. uncounted is [headgate.HoldResult].Uncounted.
+// limits has the limit of each result; HoldError changes Excess of limits with the same
+// state. at is the instant of the operation, expires the deadline of the hold, and
+// degraded the reason why a failure mode opened it. uncounted is
+// [headgate.HoldResult].Uncounted. If no result has an error or is degraded, HoldError
+// returns 0 and nil.
 func HoldError(
-	results []headgate.HoldResult, limitOf func(i int) (headgate.Rule, string, int64), at, expires headgate.Instant,
-	degraded headgate.StoreErrorReason,
+	results []headgate.HoldResult, limits []HeldLimit, at, expires headgate.Instant, degraded headgate.StoreErrorReason,
 ) (uncounted int64, err error) {
-	return holdError(results, limitOf, at, expires, degraded)
+	return holdError(results, limits, at, expires, degraded)
 }
 
 // CheckTTL returns an error that matches [headgate.ErrInvalidHold] if the TTL of a hold

@@ -115,12 +115,12 @@ local bucket = {}
 
 -- new gives the parameters names: T = p/d µs in lowest terms, unit = T and full = B·T.
 -- unit and full are whole µs with a remainder in units of 1/d µs.
-function bucket.new(terms)
+function bucket.new(params)
   return {
-    burst = terms[1], p = terms[2], d = terms[3],
-    unit = terms[4], unit_r = terms[5],
-    full = terms[6], full_r = terms[7],
-    fingerprint = terms[8], leaky = false,
+    burst = params[1], p = params[2], d = params[3],
+    unit = params[4], unit_r = params[5],
+    full = params[6], full_r = params[7],
+    fingerprint = params[8], leaky = false,
   }
 end
 
@@ -216,13 +216,13 @@ local function back(b, s, t, whole, r)
   return {a = a, b = r, c = s.c}
 end
 
--- due returns whether the n units of the reservation with the state mark were allowed
+-- due returns whether the n units of the reservation with the state reserved were allowed
 -- to proceed by t.
-local function due(b, mark, t, n)
+local function due(b, reserved, t, n)
   if b.leaky then
-    return delay(b, mark, t, n) == 0
+    return delay(b, reserved, t, n) == 0
   end
-  return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
+  return reserved.a < t + b.full or (reserved.a == t + b.full and reserved.b <= b.full_r)
 end
 
 -- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
@@ -309,10 +309,10 @@ function bucket.reserve(b, s, t, n, max_delay)
   return state_at(b, t, past, r), held, true
 end
 
--- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
+-- cancel makes TAT earlier by n·T, unless the reservation with the state reserved is
 -- already due, there is a later reservation, or the limit was changed.
-function bucket.cancel(b, s, mark, t, n)
-  if not same(s, mark) or s.c ~= b.fingerprint or n == 0 or due(b, mark, t, n) then
+function bucket.cancel(b, s, reserved, t, n)
+  if not same(s, reserved) or s.c ~= b.fingerprint or n == 0 or due(b, reserved, t, n) then
     return s
   end
   return back(b, s, t, times(b, n))
@@ -405,8 +405,8 @@ local interval_bucket = {}
 
 local MAX_UNITS = 1000000000
 
-function interval_bucket.new(terms)
-  return {rate = terms[1], interval = terms[2], burst = terms[3]}
+function interval_bucket.new(params)
+  return {rate = params[1], interval = params[2], burst = params[3]}
 end
 
 -- unpack returns the instant of the last refill and the number of missing tokens, B −
@@ -543,11 +543,11 @@ function interval_bucket.reserve(b, s, t, n, max_delay)
   return pack(b, last, missing), delay, true
 end
 
--- cancel refunds n tokens, unless the reservation with the state mark is already due or
--- there is a later reservation.
-function interval_bucket.cancel(b, s, mark, t, n)
+-- cancel refunds n tokens, unless the reservation with the state reserved is already due
+-- or there is a later reservation.
+function interval_bucket.cancel(b, s, reserved, t, n)
   local last, missing = at(b, s, t)
-  if not same(s, mark) or n == 0 or missing <= b.burst then
+  if not same(s, reserved) or n == 0 or missing <= b.burst then
     return s
   end
   return pack(b, last, missing - min(n, missing))
@@ -745,8 +745,8 @@ local function at(w, s, t)
   return window_end, window_end, count
 end
 
-function counter.new(terms)
-  return {limit = terms[1], period = terms[2], at = at, end_of = ends_at}
+function counter.new(params)
+  return {limit = params[1], period = params[2], at = at, end_of = ends_at}
 end
 
 local holds = counter.holds
@@ -792,8 +792,8 @@ local x = (function()
 
 local sliding_log = {}
 
-function sliding_log.new(terms)
-  return {limit = terms[1], period = terms[2]}
+function sliding_log.new(params)
+  return {limit = params[1], period = params[2]}
 end
 
 -- since returns the number of entries that are not later than the parameter before, the
@@ -945,8 +945,8 @@ local x = (function()
 
 local sliding_window = {}
 
-function sliding_window.new(terms)
-  return {limit = terms[1], period = terms[2]}
+function sliding_window.new(params)
+  return {limit = params[1], period = params[2]}
 end
 
 -- ends_at returns the end of the window that contains a, the end of a window with
@@ -1125,12 +1125,12 @@ local bucket = {}
 
 -- new gives the parameters names: T = p/d µs in lowest terms, unit = T and full = B·T.
 -- unit and full are whole µs with a remainder in units of 1/d µs.
-function bucket.new(terms)
+function bucket.new(params)
   return {
-    burst = terms[1], p = terms[2], d = terms[3],
-    unit = terms[4], unit_r = terms[5],
-    full = terms[6], full_r = terms[7],
-    fingerprint = terms[8], leaky = false,
+    burst = params[1], p = params[2], d = params[3],
+    unit = params[4], unit_r = params[5],
+    full = params[6], full_r = params[7],
+    fingerprint = params[8], leaky = false,
   }
 end
 
@@ -1226,13 +1226,13 @@ local function back(b, s, t, whole, r)
   return {a = a, b = r, c = s.c}
 end
 
--- due returns whether the n units of the reservation with the state mark were allowed
+-- due returns whether the n units of the reservation with the state reserved were allowed
 -- to proceed by t.
-local function due(b, mark, t, n)
+local function due(b, reserved, t, n)
   if b.leaky then
-    return delay(b, mark, t, n) == 0
+    return delay(b, reserved, t, n) == 0
   end
-  return mark.a < t + b.full or (mark.a == t + b.full and mark.b <= b.full_r)
+  return reserved.a < t + b.full or (reserved.a == t + b.full and reserved.b <= b.full_r)
 end
 
 -- take allows a request if and only if max(TAT, t) + n·T <= t + B·T. If it is allowed,
@@ -1319,10 +1319,10 @@ function bucket.reserve(b, s, t, n, max_delay)
   return state_at(b, t, past, r), held, true
 end
 
--- cancel makes TAT earlier by n·T, unless the reservation with the state mark is
+-- cancel makes TAT earlier by n·T, unless the reservation with the state reserved is
 -- already due, there is a later reservation, or the limit was changed.
-function bucket.cancel(b, s, mark, t, n)
-  if not same(s, mark) or s.c ~= b.fingerprint or n == 0 or due(b, mark, t, n) then
+function bucket.cancel(b, s, reserved, t, n)
+  if not same(s, reserved) or s.c ~= b.fingerprint or n == 0 or due(b, reserved, t, n) then
     return s
   end
   return back(b, s, t, times(b, n))
@@ -1408,8 +1408,8 @@ end)()
 
 local new = bucket.new
 
-function bucket.new(terms)
-  local b = new(terms)
+function bucket.new(params)
+  local b = new(params)
   b.leaky = true
   return b
 end
@@ -1535,26 +1535,27 @@ function counter.holds(at)
   return h
 end
 -- Lua implementation of calendarwindow.go. The text of windowcount.lua precedes this
--- text. In the state, a is the begin of the window. The terms are the limit, an upper
--- bound on the length of a window, and the edges of consecutive windows. Without edges,
--- the bound is the length of all windows. A time zone is not needed.
+-- text. In the state, a is the start of the window. The params are the limit, an upper
+-- bound on the length of a window, and the boundaries of consecutive windows. Without
+-- boundaries, the bound is the length of all windows. A time zone is not needed.
 
--- window_of returns the window that contains t, or nil if the edges do not contain it.
+-- window_of returns the window that contains t, or nil if the boundaries do not contain
+-- it.
 local function window_of(w, t)
-  if not w.edges then
+  if not w.boundaries then
     local window_begin = t - t % w.longest
     return window_begin, min(window_begin + w.longest, MAX_EXACT)
   end
-  for i = 3, #w.edges - 1 do
-    if w.edges[i] <= t and t < w.edges[i + 1] then
-      return w.edges[i], w.edges[i + 1]
+  for i = 3, #w.boundaries - 1 do
+    if w.boundaries[i] <= t and t < w.boundaries[i + 1] then
+      return w.boundaries[i], w.boundaries[i + 1]
     end
   end
 end
 
 -- end_of returns the end of the window that begins at s.a. If no window begins there, s
--- has another time zone or start, and does not count from s.a on. If the edges do not
--- contain s.a, the result is not earlier than the end.
+-- has another time zone or start, and does not count from s.a on. If the boundaries do
+-- not contain s.a, the result is not earlier than the end.
 local function end_of(w, s)
   local window_begin, window_end = window_of(w, s.a)
   if window_begin and window_begin ~= s.a then
@@ -1563,9 +1564,9 @@ local function end_of(w, s)
   return window_end or min(s.a + w.longest, MAX_EXACT)
 end
 
--- at returns the begin of the window that applies at t, its end and the count in it. If
+-- at returns the start of the window that applies at t, its end and the count in it. If
 -- the window of s begins after t, because the clock went back, s applies until that
--- window ends. A state that begins between the begin of the present window and t has
+-- window ends. A state that begins between the start of the present window and t has
 -- another time zone or start.
 local function at(w, s, t)
   local count = count_of(s)
@@ -1580,10 +1581,10 @@ end
 
 -- new raises an error with the instant if the windows do not contain it. Nothing has been
 -- written then, and the caller sends the call again with the windows around the instant.
-function counter.new(terms, t)
-  local w = {limit = terms[1], longest = terms[2], at = at, end_of = end_of}
-  if terms[4] then
-    w.edges = terms
+function counter.new(params, t)
+  local w = {limit = params[1], longest = params[2], at = at, end_of = end_of}
+  if params[4] then
+    w.boundaries = params
   end
   if t and not window_of(w, t) then
     error(('HEADGATE_WINDOW %.0f'):format(t), 0)
@@ -1597,7 +1598,7 @@ local holds = counter.holds
 function counter.holds()
   local h = holds()
   -- correct decreases the count if the units were counted in the window of s. It needs no
-  -- edges around t, which may be a deadline that has passed long ago.
+  -- boundaries around t, which may be a deadline that has passed long ago.
   function h.correct(_, s, _, charged_at, n)
     if charged_at ~= s.a then
       return s
@@ -1620,8 +1621,8 @@ local x = (function()
 
 local concurrency = {slots = true}
 
-function concurrency.new(terms)
-  return {limit = terms[1]}
+function concurrency.new(params)
+  return {limit = params[1]}
 end
 
 -- take allows a request if and only if the slots that are taken, plus n, are at most L.
@@ -2738,6 +2739,7 @@ end
 -- ledgers returns the functions for holds that are decoded. They are created when they
 -- are first needed.
 local ledgers_made
+-- The line below is replaced by the function make_ledgers, with ledger.lua and holds.lua.
 local function make_ledgers()
 local ledger = (function()
 -- The debts of a ledger: the least debt of each segment, the changes of the limit, and
@@ -3052,12 +3054,13 @@ end
 --                  order in which they began. least and rest are the least debt of the
 --                  segment of the hold
 --   encoded_count  the number of earlier holds that were not decoded, so that they are
---                  not in the list. least and rest are those of the last of them
---   p, d           what a unit costs under the limit of the latest change
+--                  not in the list
+--   least, rest    the least debt of the segment of the last hold that was not decoded
+--   p, d           the debt that a unit causes under the limit of the latest change
 --   changes        the changes of the limit {before, p, d, cut, least, rest}, or nil.
 --                  before is the number of holds that were opened before the change
 --   leased         the units of all leases. The field kind of a lease is 1, or 2 if it
---                  was carried
+--                  continues an open lease
 --   oldest_leased  a lower bound of charged_at of all leases in a log, or 0 if unknown
 --   changed        true if ensure_leased has changed the records or converted the state
 --
@@ -3157,13 +3160,14 @@ local function remaining(l, t)
 end
 ledger.remaining = remaining
 
--- take_up_to takes n units, of which at most the remaining ones. It returns their number.
+-- take_up_to takes n units, or all that remain if fewer do. It returns the number taken.
 function ledger.take_up_to(l, t, n)
   n = min(n, remaining(l, t))
   ledger.charge(l, t, n)
   return n
 end
 
+-- The line below is replaced by the text of lease.lua.
 local leases_made
 local function make_leases()
 -- Lua implementation of lease.go. The text of ledger.lua is around this text.
@@ -3248,36 +3252,36 @@ function leases.apply(l, t, c)
   if known then
     return known.units, known.deadline, known.kind == 2
   end
-  local i, rest = c.previous and ledger.find(l, c.previous), 0
+  local i, unspent = c.previous and ledger.find(l, c.previous), 0
   if i and not l.list[i].kind then
     i = nil
   elseif i then
-    rest = l.list[i].units - c.spent
-    if rest < 0 or c.spent < 0 then
+    unspent = l.list[i].units - c.spent
+    if unspent < 0 or c.spent < 0 then
       return nil
     end
     leases.finish(l, t, i, c.spent)
   end
-  local carried = i ~= nil and i ~= false
+  local previous_open = i ~= nil and i ~= false
   if not c.id then
-    return 0, 0, carried
+    return 0, 0, previous_open
   end
-  local room = min(c.max - l.leased, remaining(l, t)) - rest
+  local room = min(c.max - l.leased, remaining(l, t)) - unspent
   if l.encoded_count + #l.list >= c.max_open then
     room = 0
   end
-  local units = rest + max(0, min(c.want, room))
+  local units = unspent + max(0, min(c.want, room))
   if units == 0 then
-    return 0, 0, carried
+    return 0, 0, previous_open
   end
   local deadline = min(t + c.ttl, l.h.lease_end(l.w, l.s, t))
   prepare(l, t)
   l.s = l.h.charge(l.w, l.s, t, units)
   l.leased = l.leased + units
   local lease = ledger.open(l, t, c.id, units, deadline)
-  lease.kind = carried and 2 or 1
+  lease.kind = previous_open and 2 or 1
   l.oldest_leased = min(l.oldest_leased, lease.charged_at)
-  return units, deadline, carried
+  return units, deadline, previous_open
 end
 
 return leases
@@ -3357,8 +3361,7 @@ local function last_release(list)
   return last
 end
 
--- released_by returns the first instant at which the holds that have expired have n
--- units.
+-- released_by returns the deadline at which expired holds have released n units.
 local function released_by(list, n)
   local sorted, at = {}, 0
   for i = 1, #list do
@@ -3374,8 +3377,8 @@ local function released_by(list, n)
   return at
 end
 
--- answer returns the decision on a request for asked units, of which none are spent after
--- it. The waits of slots depend on the deadlines; see ledger.go.
+-- answer returns the decision on a request for asked units. None of these units are spent
+-- after the request. The waits of slots depend on the deadlines; see ledger.go.
 function ledger.answer(l, t, asked, allowed)
   local d = l.h.answer(l.w, l.s, t, asked, 0, allowed)
   if not l.h.slots then
@@ -3406,7 +3409,7 @@ local HELD_REPLY = '<Bd' .. VALUE:sub(2)
 
 -- A head with the flag LEASED is followed by the units of all leases, in 8 bytes. The
 -- highest bits of a record's last field are its kind: 0 for a hold, 1 for a lease, 2 for
--- a lease that was carried.
+-- a lease that continues an open lease.
 local KIND = 1073741824
 
 local function has(flags, flag)
@@ -3718,11 +3721,11 @@ local function run_lease(e, n, pos)
   local c, after = {want = n}, nil
   c.previous, c.spent, c.id, c.max, c.ttl, c.max_open, after = unpack_from(LEASE_ARGS, runs, pos)
   c.previous, c.id = c.previous ~= NO_ID and c.previous, c.id ~= NO_ID and c.id
-  local units, deadline, carried = ledger.leases().apply(e, t, c)
-  local status, newest = carried and REPLAYED or OK, e.list[#e.list]
+  local units, deadline, previous_open = ledger.leases().apply(e, t, c)
+  local status, newest = previous_open and REPLAYED or OK, e.list[#e.list]
   if not units then
     units, deadline, status = 0, 0, CONFLICT
-  elseif carried or units > 0 then
+  elseif previous_open or units > 0 then
     e.changed = true
   end
   if units > 0 then

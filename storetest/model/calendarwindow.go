@@ -10,7 +10,7 @@ import (
 )
 
 // calendarWindow counts the units that were spent in the current window. A window is
-// identified by its begin.
+// identified by its start.
 type calendarWindow struct {
 	begin    int64 // begin of the current window, in µs
 	count    int64
@@ -25,7 +25,7 @@ func (w *calendarWindow) clone() state {
 }
 
 // carry keeps the count under the new limit. It does not count if the window of the new
-// limit has another begin.
+// limit has another start.
 func (w *calendarWindow) carry(l headgate.Limit, _ int64) {
 	w.limit, w.period, w.calendar = l.Rate, l.Period.Microseconds(), l.Calendar
 }
@@ -49,7 +49,7 @@ func (w *calendarWindow) refund(_, n int64) { w.count -= min(n, w.count) }
 func (w *calendarWindow) remaining(int64) int64 { return max(0, w.limit-w.count) }
 
 // admittedAt returns the end of the current window. A window of another calendar is
-// replaced at its begin, which is after t.
+// replaced at its start, which is after t.
 func (w *calendarWindow) admittedAt(int64, int64) int64 {
 	begin, end := w.window(w.begin)
 	if begin != w.begin {

@@ -31,7 +31,7 @@ type LeaseCall struct {
 // LeaseReply is the result of [Holds.Lease].
 type LeaseReply struct {
 	Units, Deadline int64
-	Carried         bool
+	PreviousOpen    bool
 }
 
 type lease struct {
@@ -51,7 +51,7 @@ func (h *Holds) Lease(l headgate.Limit, t int64, c LeaseCall) LeaseReply {
 		rest = previous.units - c.Spent
 		h.endLease(l, t, previous, c.Spent)
 	}
-	reply := LeaseReply{Carried: previous != nil}
+	reply := LeaseReply{PreviousOpen: previous != nil}
 	if c.ID == "" {
 		return reply
 	}
@@ -59,7 +59,7 @@ func (h *Holds) Lease(l headgate.Limit, t int64, c LeaseCall) LeaseReply {
 	if reply.Units = rest + max(0, min(c.Want, room)); reply.Units == 0 {
 		return reply
 	}
-	begun := &lease{id: c.ID, units: reply.Units, carried: reply.Carried}
+	begun := &lease{id: c.ID, units: reply.Units, carried: reply.PreviousOpen}
 	if !h.refills() {
 		h.Key.force(l, t, begun.units)
 		begun.mark = h.Key.mark()

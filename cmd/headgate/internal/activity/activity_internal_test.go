@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// clock is a time at the begin of a slot.
+// clock is a time at the start of a slot.
 var clock = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
 // counted are totals that a test changes.
@@ -37,7 +37,7 @@ func (c *counted) add(policy string, outcome int, n uint64) {
 func TestTimelineHasDifferencesBySlot(t *testing.T) {
 	t.Parallel()
 	c := newCounted()
-	c.add("api", 0, 100) // before the begin
+	c.add("api", 0, 100) // before the start
 	line := NewTimeline(c.read, []float64{0.001, 0.01}, clock)
 	c.add("api", 0, 5)
 	line.Tick(clock.Add(10 * time.Second))

@@ -170,9 +170,9 @@ func (a *api) check(policy, key string, cost int64) {
 }
 
 // hold opens a hold and returns it.
-func (a *api) hold(policy, key string, cost int64, ttl time.Duration) *engine.OpenHold {
+func (a *api) hold(policy, key string, cost int64, ttl time.Duration) *engine.ClientHold {
 	a.t.Helper()
-	h := &engine.OpenHold{ID: headgate.NewHoldID(), Checks: []engine.Check{{Policy: policy, Key: key, Cost: cost}}}
+	h := &engine.ClientHold{ID: headgate.NewHoldID(), Checks: []engine.Check{{Policy: policy, Key: key, Cost: cost}}}
 	if err := a.engine.ActiveConfig().Hold(a.t.Context(), headgate.StoreClock, ttl, h, new(engine.Answer)); err != nil {
 		a.t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func (a *api) askHolds() {
 	h := a.hold("api", "held", 3, time.Hour)
 	a.post(200, "holds/cancel", `{"hold":"`+h.Token()+`"}`)
 	a.post(404, "holds/cancel", `{"policy":"api","key":"held","id_hash":"000000000000000000000000"}`)
-	expired := &engine.OpenHold{Expires: 1, Checks: []engine.Check{{Policy: "api", Key: "held", Cost: 1}}}
+	expired := &engine.ClientHold{Expires: 1, Checks: []engine.Check{{Policy: "api", Key: "held", Cost: 1}}}
 	a.post(410, "holds/cancel", `{"hold":"`+expired.Token()+`"}`)
 }
 

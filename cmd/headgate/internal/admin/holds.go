@@ -63,10 +63,10 @@ func (c *call) cancelHold() (any, error) {
 }
 
 // holdOf returns the hold that a request names.
-func (c *call) holdOf(active *engine.ActiveConfig, in *cancelRequest) (engine.OpenHold, error) {
+func (c *call) holdOf(active *engine.ActiveConfig, in *cancelRequest) (engine.ClientHold, error) {
 	if in.Hold != "" {
 		if in.Key != nil || in.Policy != "" || in.Limit != "" || in.Algorithm != "" || in.IDHash != "" {
-			return engine.OpenHold{}, badRequest("hold", `field "hold" contains the policy, the key and the id; send only reason next to it`)
+			return engine.ClientHold{}, badRequest("hold", `field "hold" contains the policy, the key and the id; send only reason next to it`)
 		}
 		hold, err := engine.ParseHold(in.Hold, active.MaxHoldChecks())
 		if err != nil {
@@ -76,20 +76,20 @@ func (c *call) holdOf(active *engine.ActiveConfig, in *cancelRequest) (engine.Op
 	}
 	check, err := in.check(0, false)
 	if err != nil {
-		return engine.OpenHold{}, err
+		return engine.ClientHold{}, err
 	}
 	id, err := hex.DecodeString(in.IDHash)
 	if err != nil || len(id) != idHashBytes {
-		return engine.OpenHold{}, badRequest("id_hash", `field "id_hash" must have 24 hexadecimal digits, as inspect returns them`)
+		return engine.ClientHold{}, badRequest("id_hash", `field "id_hash" must have 24 hexadecimal digits, as inspect returns them`)
 	}
-	hold := engine.OpenHold{Checks: []engine.Check{check}, Expires: headgate.MaxInstant}
+	hold := engine.ClientHold{Checks: []engine.Check{check}, Expires: headgate.MaxInstant}
 	copy(hold.ID[:], id)
 	return hold, c.mustNotBeLease(active, &check, &hold)
 }
 
 // mustNotBeLease returns an error if the id is that of a lease: the process that has the
 // lease goes on spending its units.
-func (c *call) mustNotBeLease(active *engine.ActiveConfig, check *engine.Check, hold *engine.OpenHold) error {
+func (c *call) mustNotBeLease(active *engine.ActiveConfig, check *engine.Check, hold *engine.ClientHold) error {
 	x, err := active.Inspect(c.ctx, check, engine.HoldPage{List: true, Max: headgate.MaxOpenHolds})
 	if err != nil {
 		return err

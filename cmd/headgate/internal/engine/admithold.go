@@ -26,13 +26,13 @@ func (e *noHoldError) Unwrap() []error { return []error{ErrNoHold, e.cause} }
 // all clients that share the key. If a check needs a slot, it returns [ErrNoHold]
 // instead. held is false if no hold was opened. The observer receives one event. The
 // checks must be composed by the API, and none may have a queue.
-func (s *ActiveConfig) AdmitHeld(ctx context.Context, now headgate.Instant, ttl time.Duration, h *OpenHold, a *Answer) (held bool, err error) {
+func (s *ActiveConfig) AdmitHeld(ctx context.Context, now headgate.Instant, ttl time.Duration, h *ClientHold, a *Answer) (held bool, err error) {
 	a.clear(s.generation)
 	defer a.clearKeys()
 	if s.observer != nil {
 		s.begin(a)
 	}
-	call, operation := &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl, holds: []OpenHold{*h}}, Hold
+	call, operation := &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl, holds: []ClientHold{*h}}, Hold
 	if err = s.changeHolds(ctx, call, a); errors.Is(err, headgate.ErrTooManyHolds) || errors.Is(err, headgate.ErrStoreFull) {
 		operation, err = Take, s.takeUnheld(ctx, now, h.Checks, a, err)
 	}

@@ -39,7 +39,7 @@ func TestAdmitHeld(t *testing.T) {
 			checks = append(checks, engine.Check{Policy: name, Key: "k", Cost: 1, Composed: true})
 		}
 		var a engine.Answer
-		h := engine.OpenHold{ID: headgate.NewHoldID(), Checks: checks}
+		h := engine.ClientHold{ID: headgate.NewHoldID(), Checks: checks}
 		held, err := e.ActiveConfig().AdmitHeld(t.Context(), start, time.Hour, &h, &a)
 		if held != c.held || !errors.Is(err, c.err) || held && h.Expires != start+3600*second {
 			t.Errorf("request %d: got held %v until %d, %v want %v, %v", i+1, held, h.Expires, err, c.held, c.err)

@@ -139,7 +139,7 @@ func TestBanDeniesHolds(t *testing.T) {
 	hold := func(at headgate.Instant) engine.Answer {
 		t.Helper()
 		var a engine.Answer
-		h := engine.OpenHold{ID: headgate.NewHoldID(), Checks: []engine.Check{{Policy: "p", Key: "k", Cost: 1}}}
+		h := engine.ClientHold{ID: headgate.NewHoldID(), Checks: []engine.Check{{Policy: "p", Key: "k", Cost: 1}}}
 		if err := e.ActiveConfig().Hold(t.Context(), at, time.Minute, &h, &a); err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 // Extend sets the deadlines of holds to the present time plus ttl, with one call of the
 // store for at most 256 limits of a server, or for one hold with more. It sets Expires or
 // Err of each hold, and returns an error only if no hold was extended. If a call of the
-// store fails, the other calls are made. The decision in a is that of a peek with cost 0
-// on all checks of all holds.
-func (s *ActiveConfig) Extend(ctx context.Context, now headgate.Instant, ttl time.Duration, holds []OpenHold, a *Answer) error {
+// store fails, the other calls are made. The decision in a is the result of a peek with
+// cost 0 on all checks of all holds.
+func (s *ActiveConfig) Extend(ctx context.Context, now headgate.Instant, ttl time.Duration, holds []ClientHold, a *Answer) error {
 	return s.applyHolds(ctx, &holdCall{verb: headgate.ExtendHold, now: now, ttl: ttl, holds: holds}, a)
 }
 
@@ -66,7 +66,7 @@ func isNotOpen(err error) bool {
 
 // ErrorName returns a name for Err, as in [ErrorKind.HoldError], or unavailable if the
 // store has failed.
-func (h *OpenHold) ErrorName() string {
+func (h *ClientHold) ErrorName() string {
 	if name := ErrorKindOf(h.Err).HoldError(); name != "" {
 		return name
 	}

@@ -50,7 +50,7 @@ func TestExtendManyHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var holds []engine.OpenHold
+		var holds []engine.ClientHold
 		for i := range 200 {
 			h, _ := mustHold(t, e, start, time.Minute, engine.Check{Policy: "p", Key: fmt.Sprint("key ", i), Cost: 1})
 			holds = append(holds, h)
@@ -87,10 +87,10 @@ func TestMaxExtendChecks(t *testing.T) {
 	h, _ := mustHold(t, e, start, time.Minute, inline("k", "5/1h"), inline("l", "5/1h"))
 	other, _ := mustHold(t, e, start, time.Minute, inline("k", "5/1h"))
 	var a engine.Answer
-	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, []engine.OpenHold{h}, &a); err != nil {
+	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, []engine.ClientHold{h}, &a); err != nil {
 		t.Errorf("one hold: %v", err)
 	}
-	err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, []engine.OpenHold{h, other}, &a)
+	err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, []engine.ClientHold{h, other}, &a)
 	const want = "the 2 holds have 3 checks; must be at most 2 (max_extend_checks); extend fewer holds with each request"
 	if engine.ErrorKindOf(err) != engine.InvalidRequest || !strings.Contains(engine.Reason(err), want) {
 		t.Errorf("two holds: got %v want %s", err, want)

@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/root"
 )
 
-// OpenHold is a hold of a client: a hold to be opened, or a hold that [ParseHold] has
+// ClientHold is a hold of a client: a hold to be opened, or a hold that [ParseHold] has
 // read from a token.
-type OpenHold struct {
+type ClientHold struct {
 	ID      headgate.HoldID
 	Checks  []Check          // checks with their amounts
-	Expires headgate.Instant // deadline, as it was opened or last extended with this value
+	Expires headgate.Instant // deadline at the last open or extension with this value
 	// Degraded is the reason why the store did not open the hold; see
 	// [headgate.Decision].
 	Degraded headgate.StoreErrorReason
@@ -36,18 +36,19 @@ func NewHoldID(text string) (headgate.HoldID, error) {
 }
 
 // Hold takes the amounts of all checks of h, or of none, and opens a hold for them that
-// expires after ttl. The decision in a is that of a take. It sets h.Expires: if
+// expires after ttl. The decision in a is the result of the take. It sets h.Expires: if
 // a.Replayed is set, to the deadline of the hold that was opened before. With enforcement
-// off, it opens no hold. The checks are resolved as in
-// [ActiveConfig.DecideAt], and errors are as described there.
-func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.Duration, h *OpenHold, a *Answer) error {
+// off, it opens no hold. The checks are resolved as in [ActiveConfig.DecideAt], and
+// errors are as described there.
+func (s *ActiveConfig) Hold(ctx context.Context, now headgate.Instant, ttl time.Duration, h *ClientHold, a *Answer) error {
 	return s.applyHold(ctx, &holdCall{verb: headgate.OpenHold, now: now, ttl: ttl}, h, a)
 }
 
 // Commit ends h with the actual cost of each check, in the order of the checks. The
-// decision in a is that of a peek with cost 0. It changes the amounts in h. It returns an
-// error if a limit does not know the hold and has not counted the units above its amount.
-func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *OpenHold, actual []int64, a *Answer) error {
+// decision in a is the result of a peek with cost 0. It changes the amounts in h. It
+// returns an error if a limit does not know the hold and has not counted the units above
+// its amount.
+func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *ClientHold, actual []int64, a *Answer) error {
 	if len(actual) != len(h.Checks) {
 		return &CheckError{Index: -1, Field: "actual", Err: fmt.Errorf("%w: the number of actual costs is %d; must be %d, one for each check of the hold",
 			ErrInvalidRequest, len(actual), len(h.Checks))}
@@ -60,21 +61,21 @@ func (s *ActiveConfig) Commit(ctx context.Context, now headgate.Instant, h *Open
 }
 
 // Cancel ends h as if nothing had been charged: it is Commit with 0.
-func (s *ActiveConfig) Cancel(ctx context.Context, now headgate.Instant, h *OpenHold, a *Answer) error {
+func (s *ActiveConfig) Cancel(ctx context.Context, now headgate.Instant, h *ClientHold, a *Answer) error {
 	return s.Commit(ctx, now, h, make([]int64, len(h.Checks)), a)
 }
 
 // Debit spends the cost of every check, whether or not it is available. The decision in a
-// is that of a peek with cost 0.
+// is the result of a peek with cost 0.
 func (s *ActiveConfig) Debit(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
-	return s.applyHold(ctx, &holdCall{verb: headgate.Debit, now: now}, &OpenHold{Checks: checks}, a)
+	return s.applyHold(ctx, &holdCall{verb: headgate.Debit, now: now}, &ClientHold{Checks: checks}, a)
 }
 
 // TakeUpTo spends the same number of units for each check: the least of their costs or,
 // if fewer remain, as many as remain for every check. It sets a.Granted to this number.
-// The decision in a is that of a peek with cost 0.
+// The decision in a is the result of a peek with cost 0.
 func (s *ActiveConfig) TakeUpTo(ctx context.Context, now headgate.Instant, checks []Check, a *Answer) error {
-	return s.applyHold(ctx, &holdCall{verb: headgate.TakeUpTo, now: now}, &OpenHold{Checks: checks}, a)
+	return s.applyHold(ctx, &holdCall{verb: headgate.TakeUpTo, now: now}, &ClientHold{Checks: checks}, a)
 }
 
 // holdCall is one operation on holds.
@@ -82,14 +83,14 @@ type holdCall struct {
 	verb  headgate.HoldVerb
 	now   headgate.Instant
 	ttl   time.Duration
-	holds []OpenHold
+	holds []ClientHold
 
 	amounts []int64 // amount of each check of a hold that is committed
 }
 
 // applyHold executes a call on one hold.
-func (s *ActiveConfig) applyHold(ctx context.Context, call *holdCall, h *OpenHold, a *Answer) error {
-	call.holds = []OpenHold{*h}
+func (s *ActiveConfig) applyHold(ctx context.Context, call *holdCall, h *ClientHold, a *Answer) error {
+	call.holds = []ClientHold{*h}
 	err := s.applyHolds(ctx, call, a)
 	h.Expires, h.Degraded = call.holds[0].Expires, call.holds[0].Degraded
 	return err
@@ -158,14 +159,14 @@ func (s *ActiveConfig) resolveHolds(call *holdCall, a *Answer) error {
 			return &CheckError{Index: -1, Field: "ttl", Err: err}
 		}
 	}
-	i, most := 0, s.sent
+	i, limits := 0, s.sent
 	if call.verb == headgate.CommitHold || call.verb == headgate.ExtendHold {
-		most = s.held // the checks may be from a route
+		limits = s.held // the checks may be from a route
 	}
 	for h := range call.holds {
 		a.enforced.first, a.shadowed.first = len(a.enforced.rules), len(a.shadowed.rules)
 		checks := call.holds[h].Checks
-		if err := s.resolveFrom(i, checks, most, a); err != nil {
+		if err := s.resolveFrom(i, checks, limits, a); err != nil {
 			return err
 		}
 		a.enforced.assignHold(h)
@@ -193,7 +194,7 @@ func (c *charges) validateHolds(verb headgate.HoldVerb) error {
 			return err
 		}
 		if r.onlyHolds && verb > headgate.ExtendHold {
-			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
+			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckRequiresHold(r.Name)}
 		}
 		if verb == headgate.OpenHold && !r.Algorithm.CanHold() || verb <= headgate.ExtendHold && r.queues {
 			return &CheckError{Index: c.checks[i], Field: fieldOf(r), Err: errNoHolds(r.Algorithm)}

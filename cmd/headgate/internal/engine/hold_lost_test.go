@@ -91,7 +91,7 @@ func TestCommitOfUnknownDegradedHold(t *testing.T) {
 		policy := headgate.MustPolicy("10/1h")
 		policy.OnStoreError = tt.mode
 		e, _ := newPolicyEngine(t, policy, engine.PolicyOptions{}, "")
-		h := engine.OpenHold{
+		h := engine.ClientHold{
 			ID: headgate.HoldID{1}, Expires: start + 60*second, Degraded: headgate.ReasonTimedOut,
 			Checks: []engine.Check{{Policy: "p", Key: "k", Cost: 4}},
 		}

@@ -13,10 +13,10 @@ import (
 const second = headgate.Instant(1_000_000)
 
 // mustHold opens a hold at an instant, and passes it through its token.
-func mustHold(t *testing.T, e *engine.Engine, at headgate.Instant, ttl time.Duration, checks ...engine.Check) (engine.OpenHold, engine.Answer) {
+func mustHold(t *testing.T, e *engine.Engine, at headgate.Instant, ttl time.Duration, checks ...engine.Check) (engine.ClientHold, engine.Answer) {
 	t.Helper()
 	id, err := engine.NewHoldID("")
-	h, a := engine.OpenHold{ID: id, Checks: checks}, engine.Answer{}
+	h, a := engine.ClientHold{ID: id, Checks: checks}, engine.Answer{}
 	if err = errors.Join(err, e.ActiveConfig().Hold(t.Context(), at, ttl, &h, &a)); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func mustHold(t *testing.T, e *engine.Engine, at headgate.Instant, ttl time.Dura
 	return got, a
 }
 
-func commit(t *testing.T, e *engine.Engine, at headgate.Instant, h engine.OpenHold, actual ...int64) engine.Answer {
+func commit(t *testing.T, e *engine.Engine, at headgate.Instant, h engine.ClientHold, actual ...int64) engine.Answer {
 	t.Helper()
 	var a engine.Answer
 	if err := e.ActiveConfig().Commit(t.Context(), at, &h, actual, &a); err != nil {
@@ -100,7 +100,7 @@ func TestHoldDeniedInShadowMode(t *testing.T) {
 	seen.Cost = 7
 	for _, checks := range [][]engine.Check{{seen}, {{Policy: "one", Key: "a", Cost: 1}, seen}} {
 		h, _ := mustHold(t, e, start, time.Minute, checks...)
-		for _, holds := range [][]engine.OpenHold{{h}, {h, h}} {
+		for _, holds := range [][]engine.ClientHold{{h}, {h, h}} {
 			if err := e.ActiveConfig().Extend(t.Context(), start, time.Minute, holds, &a); err != nil && len(checks) > 1 {
 				t.Fatal(err)
 			}
@@ -140,8 +140,8 @@ func TestReplayedHoldExpires(t *testing.T) {
 	t.Parallel()
 	e, _ := newEngine(t, observed)
 	checks := []engine.Check{{Policy: "one", Key: "k", Cost: 1}, {Limit: "5/1m", Key: "k", Cost: 2}}
-	open := func(at headgate.Instant) engine.OpenHold {
-		h, a := engine.OpenHold{ID: headgate.HoldID{7}, Checks: checks}, engine.Answer{}
+	open := func(at headgate.Instant) engine.ClientHold {
+		h, a := engine.ClientHold{ID: headgate.HoldID{7}, Checks: checks}, engine.Answer{}
 		if err := e.ActiveConfig().Hold(t.Context(), at, time.Minute, &h, &a); err != nil || !a.Allowed || a.Replayed != (at > start) {
 			t.Fatalf("got %+v, error %v", a, err)
 		}
@@ -151,7 +151,7 @@ func TestReplayedHoldExpires(t *testing.T) {
 	if again := open(start + 9*second); again.Expires != start+60*second {
 		t.Errorf("repeated after 9 s: got a deadline after %d µs want 60 s", again.Expires-start)
 	}
-	holds, a := []engine.OpenHold{h}, engine.Answer{}
+	holds, a := []engine.ClientHold{h}, engine.Answer{}
 	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, holds, &a); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestHoldObserver(t *testing.T) {
 	one, a := engine.Check{Policy: "one", Key: "a", Cost: 1}, engine.Answer{}
 	h, _ := mustHold(t, view, start, time.Minute, one)
 	active := view.ActiveConfig()
-	holds := []engine.OpenHold{h}
+	holds := []engine.ClientHold{h}
 	err := errors.Join(
 		active.Extend(t.Context(), start, time.Minute, holds, &a),
 		active.Cancel(t.Context(), start, &h, &a),
@@ -195,7 +195,7 @@ func TestExtendInlineLimits(t *testing.T) {
 	first, _ := mustHold(t, e, start, time.Minute, inline("k", "1/s burst 20"))
 	other, _ := mustHold(t, e, start, time.Minute, inline("k", "30/s burst 60"))
 	both, _ := mustHold(t, e, start, time.Minute, inline("k", "1/s burst 20"), inline("k", "30/s burst 60"))
-	holds, a := []engine.OpenHold{first, other, both}, engine.Answer{}
+	holds, a := []engine.ClientHold{first, other, both}, engine.Answer{}
 	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, holds, &a); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestHoldAfterReload(t *testing.T) {
 			t.Fatal(err)
 		}
 		var a engine.Answer
-		if err := e.ActiveConfig().Extend(t.Context(), start, time.Minute, []engine.OpenHold{h}, &a); err != nil {
+		if err := e.ActiveConfig().Extend(t.Context(), start, time.Minute, []engine.ClientHold{h}, &a); err != nil {
 			t.Errorf("%s: under another rate: %v", name, err)
 		}
 		if err := e.Apply(&engine.Options{Policies: c.next}); err != nil {
@@ -242,7 +242,7 @@ func TestHoldAfterReload(t *testing.T) {
 // Tokens are read as they were written, and malformed ones are rejected.
 func TestToken(t *testing.T) {
 	t.Parallel()
-	h := engine.OpenHold{ID: headgate.HoldID{1, 2, 255}, Expires: start, Checks: []engine.Check{
+	h := engine.ClientHold{ID: headgate.HoldID{1, 2, 255}, Expires: start, Checks: []engine.Check{
 		{Policy: "p", Key: "k\x00\xff", Cost: 1<<53 - 1}, {Limit: "5/1m burst 9", Algorithm: "gcra", Key: ""},
 	}}
 	token := h.Token()
@@ -267,7 +267,7 @@ func TestToken(t *testing.T) {
 // FuzzToken: no text causes a panic, and a hold that was read is written and read again
 // as the same hold. Its use returns an error or a decision.
 func FuzzToken(f *testing.F) {
-	h := engine.OpenHold{ID: headgate.HoldID{1}, Expires: start, Checks: []engine.Check{{Policy: "one", Key: "k", Cost: 3}, {Limit: "5/1m", Key: "k"}}}
+	h := engine.ClientHold{ID: headgate.HoldID{1}, Expires: start, Checks: []engine.Check{{Policy: "one", Key: "k", Cost: 3}, {Limit: "5/1m", Key: "k"}}}
 	f.Add(h.Token())
 	f.Add("AQ")
 	f.Fuzz(func(t *testing.T, token string) {
@@ -298,7 +298,7 @@ func TestExtendShadowAndEnforced(t *testing.T) {
 	e, _ := newEngine(t, observed)
 	seen, _ := mustHold(t, e, start, time.Minute, engine.Check{Policy: "seen", Key: "b", Cost: 1})
 	one, _ := mustHold(t, e, start, time.Minute, engine.Check{Policy: "one", Key: "a", Cost: 1})
-	holds, a := []engine.OpenHold{seen, one}, engine.Answer{}
+	holds, a := []engine.ClientHold{seen, one}, engine.Answer{}
 	if err := e.ActiveConfig().Extend(t.Context(), start, time.Hour, holds, &a); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/root"
@@ -40,8 +41,7 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 		for to < len(c.holds) && c.holds[to] == i {
 			to++
 		}
-		limitOf := func(j int) (headgate.Rule, string, int64) { return call.limitOf(c, from+j) }
-		a.Uncounted, h.Err = root.HoldError(c.results[from:to], limitOf, at, h.Expires, h.Degraded)
+		a.Uncounted, h.Err = call.holdError(c, from, to, h, at)
 		if from = to; h.Err == nil {
 			h.expireAt(call, deadlines[i], at)
 			changed = true
@@ -65,16 +65,30 @@ func (call *holdCall) addResults(a *Answer, at headgate.Instant) error {
 	return call.firstError()
 }
 
-// limitOf returns the fields of the rule of charge i that decide whether a hold has been
-// lost, and the key. For a commit, it also returns by how many units the actual cost is
-// above the amount.
-func (call *holdCall) limitOf(c *charges, i int) (rule headgate.Rule, key string, excess int64) {
-	r := c.rules[i]
-	if call.verb == headgate.CommitHold {
-		excess = c.Ops[i].Cost - r.holds.ChargedUnits(call.amounts[c.checks[i]], r.Capacity())
+// holdError returns the error of the operation on h, whose charges are from to to − 1,
+// and the units that a commit has not counted; see [root.HoldError].
+func (call *holdCall) holdError(c *charges, from, to int, h *ClientHold, at headgate.Instant) (uncounted int64, err error) {
+	results := c.results[from:to]
+	if !slices.ContainsFunc(results, func(r headgate.HoldResult) bool { return r.Err != nil || r.Degraded != headgate.ReasonNone }) {
+		return 0, nil // usual case
 	}
-	rule = headgate.Rule{Scope: r.scope, Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}
-	return rule, c.Ops[i].Key, excess
+	limits := make([]root.HeldLimit, len(results))
+	for i := range limits {
+		limits[i] = call.heldLimit(c, from+i)
+	}
+	return root.HoldError(results, limits, at, h.Expires, h.Degraded)
+}
+
+// heldLimit returns the limit of charge i, with the fields of its rule that decide
+// whether a hold has been lost.
+func (call *holdCall) heldLimit(c *charges, i int) root.HeldLimit {
+	r := c.rules[i]
+	l := root.HeldLimit{Key: c.Ops[i].Key}
+	if call.verb == headgate.CommitHold {
+		l.Excess = c.Ops[i].Cost - r.holds.ChargedUnits(call.amounts[c.checks[i]], r.Capacity())
+	}
+	l.Rule = headgate.Rule{Scope: r.scope, Name: r.Name, Limit: r.Limit, Algorithm: r.Algorithm, OnStoreError: r.onError}
+	return l
 }
 
 // allowAll sets the fields that addResults sets, for a request whose limits are not
@@ -95,7 +109,7 @@ func (call *holdCall) allowAll(a *Answer) {
 
 // expireAt sets the deadline if the call has opened or extended the hold, or had opened
 // it before. deadline is 0 if the store has no such hold.
-func (h *OpenHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
+func (h *ClientHold) expireAt(call *holdCall, deadline, at headgate.Instant) {
 	switch {
 	case call.verb != headgate.OpenHold && call.verb != headgate.ExtendHold:
 	case deadline != 0:

@@ -17,7 +17,7 @@ func (a *Answer) checkHoldRequired(verb headgate.Verb) error {
 			if !r.onlyHolds {
 				continue
 			}
-			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckOfHolds(r.Name)}
+			return &CheckError{Index: c.checks[i], Field: limitFieldOf(r), Err: errCheckRequiresHold(r.Name)}
 		}
 	}
 	return nil
@@ -31,9 +31,9 @@ func limitFieldOf(r *Rule) string {
 	return "limit"
 }
 
-// errCheckOfHolds returns the error for a check whose limit with the given name counts
-// concurrent work. It matches [headgate.ErrHoldRequired].
-func errCheckOfHolds(name string) error {
-	return fmt.Errorf("%w: %q limits concurrent work, which a check cannot end; open a hold before the work"+
+// errCheckRequiresHold returns the error for a check whose limit with the given name
+// counts concurrent work. It matches [headgate.ErrHoldRequired].
+func errCheckRequiresHold(name string) error {
+	return fmt.Errorf("%w: %q limits concurrent work, so a check could never return its slot; open a hold before the work"+
 		" and end it afterwards, with /v1/hold and /v1/commit or HG.HOLD and HG.COMMIT", headgate.ErrHoldRequired, name)
 }

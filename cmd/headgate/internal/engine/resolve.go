@@ -14,13 +14,13 @@ func (s *ActiveConfig) resolve(checks []Check, a *Answer) error {
 }
 
 // resolveFrom adds the rules of all checks to a. The first of them has index i.
-func (s *ActiveConfig) resolveFrom(i int, checks []Check, most inputLimits, a *Answer) error {
-	if n := len(checks); n < 1 || n > most.checks && !checks[0].Composed {
+func (s *ActiveConfig) resolveFrom(i int, checks []Check, limits inputLimits, a *Answer) error {
+	if n := len(checks); n < 1 || n > limits.checks && !checks[0].Composed {
 		return &CheckError{Index: -1, Field: "checks", Err: fmt.Errorf("%w: the request has %d checks; must be 1 to %d",
-			ErrInvalidRequest, n, most.checks)}
+			ErrInvalidRequest, n, limits.checks)}
 	}
 	for j := range checks {
-		if field, err := s.resolveOne(i+j, &checks[j], most.keyBytes, a); err != nil {
+		if field, err := s.resolveOne(i+j, &checks[j], limits.keyBytes, a); err != nil {
 			return &CheckError{Index: i + j, Field: field, Err: err}
 		}
 	}

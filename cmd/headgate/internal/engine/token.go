@@ -18,7 +18,7 @@ const (
 // all that the instance needs to find the hold in the store: the id, the deadline, and
 // for each check the policy or limit, the key and the amount. It is not secret and not
 // signed: a client with a forged token can do what it can do with a forged request.
-func (h *OpenHold) Token() string {
+func (h *ClientHold) Token() string {
 	b := append([]byte{tokenVersion}, h.ID[:]...)
 	b = binary.AppendUvarint(append(b, byte(h.Degraded)), uint64(h.Expires))
 	b = binary.AppendUvarint(b, uint64(len(h.Checks)))
@@ -37,8 +37,8 @@ func (h *OpenHold) Token() string {
 // CheckSize returns a [*CheckError] if a request that commits or extends h could be
 // longer than the maximum in bytes, so that a client could not end the hold. It is for a
 // hold that is not open yet. It allocates only an error.
-func (h *OpenHold) CheckSize(maxRequest int) error {
-	const rest, restOfCheck = 64, 32 // of a request to HTTP or RESP: all but the token, and an actual cost
+func (h *ClientHold) CheckSize(maxRequest int) error {
+	const rest, restOfCheck = 64, 32 // bytes of the request outside the token; bytes of one actual cost
 	bound := len(h.ID) + 12          // version, reason, deadline and number of checks
 	for i := range h.Checks {
 		c := &h.Checks[i]
@@ -55,20 +55,21 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// ParseHold reads a token of [OpenHold.Token]. It accepts at most maxChecks checks. The
+// ParseHold reads a token of [ClientHold.Token]. It accepts at most maxChecks checks. The
 // checks are validated when the hold is used, like those of a request. The error matches
 // [ErrInvalidRequest], and contains no part of the token, which contains keys.
-func ParseHold(token string, maxChecks int) (OpenHold, error) {
+func ParseHold(token string, maxChecks int) (ClientHold, error) {
 	if strings.ContainsAny(token, "\r\n") { // which package base64 leaves out
-		return OpenHold{}, errToken("")
+		return ClientHold{}, errToken()
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	var h OpenHold
+	var h ClientHold
 	if err != nil || len(b) < 1+len(h.ID) {
-		return h, errToken("")
+		return h, errToken()
 	}
 	if b[0] != tokenVersion {
-		return h, errToken("; this one is of another version")
+		return h, fmt.Errorf("%w: the token of the hold has version %d; must be %d: open the hold with this version of the service",
+			ErrInvalidRequest, b[0], tokenVersion)
 	}
 	copy(h.ID[:], b[1:])
 	r := tokenReader{rest: b[1+len(h.ID):]}
@@ -79,13 +80,13 @@ func ParseHold(token string, maxChecks int) (OpenHold, error) {
 		h.Checks = append(h.Checks, r.check())
 	}
 	if r.invalid || n == 0 || len(r.rest) > 0 {
-		return OpenHold{}, errToken("")
+		return ClientHold{}, errToken()
 	}
 	return h, nil
 }
 
-func errToken(more string) error {
-	return fmt.Errorf("%w: the hold is not a token of this service; send the text that the response to the hold contained%s", ErrInvalidRequest, more)
+func errToken() error {
+	return fmt.Errorf("%w: the token of the hold is invalid; send the hold in the response of /v1/hold or HG.HOLD unchanged", ErrInvalidRequest)
 }
 
 // tokenReader reads the binary form of a token. After invalid input, it returns zero
@@ -95,10 +96,10 @@ type tokenReader struct {
 	invalid bool
 }
 
-// number reads a number from 0 to most.
-func (r *tokenReader) number(most uint64) uint64 {
+// number reads a number from 0 to max.
+func (r *tokenReader) number(max uint64) uint64 {
 	n, size := binary.Uvarint(r.rest)
-	if size <= 0 || n > most {
+	if size <= 0 || n > max {
 		r.rest, r.invalid = nil, true
 		return 0
 	}

@@ -177,7 +177,7 @@ func (c *call) admit(ctx context.Context) (token string, err error) {
 	if c.hold == 0 {
 		return "", c.config.Admit(ctx, c.checks, &c.answer)
 	}
-	hold := engine.OpenHold{ID: headgate.NewHoldID(), Checks: c.checks}
+	hold := engine.ClientHold{ID: headgate.NewHoldID(), Checks: c.checks}
 	held, err := c.config.AdmitHeld(ctx, headgate.StoreClock, c.hold, &hold, &c.answer)
 	if !held {
 		return "", err

@@ -61,7 +61,7 @@ type request struct {
 	// For operations on holds only:
 	id     string
 	ttl    time.Duration
-	holds  []engine.OpenHold // holds of the tokens in the body
+	holds  []engine.ClientHold // holds of the tokens in the body
 	isList bool              // whether the body has a list of tokens
 	actual []int64
 	same   bool // whether actual has one cost, which is that of every check

@@ -12,7 +12,7 @@ import (
 // FuzzDecodeHold decodes arbitrary bodies for every operation: a body that is accepted is
 // valid JSON with all required fields, and every error names the problem.
 func FuzzDecodeHold(f *testing.F) {
-	h := engine.OpenHold{Expires: start, Checks: []engine.Check{{Policy: "p", Key: "k", Cost: 1}}}
+	h := engine.ClientHold{Expires: start, Checks: []engine.Check{{Policy: "p", Key: "k", Cost: 1}}}
 	for _, body := range []string{
 		`{"id":"a","ttl":"30s","policy":"p","key":"k","cost":5}`, `{"ttl":"1h","checks":[{"limit":"1/s","key":7},{"policy":"p","key":""}]}`,
 		`{"hold":"` + h.Token() + `","actual":[1,2]}`, `{"holds":["` + h.Token() + `","` + h.Token() + `"],"ttl":"1ms"}`,

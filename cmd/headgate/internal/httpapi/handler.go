@@ -167,7 +167,7 @@ type call struct {
 	in      request
 	answer  engine.Answer
 	results []engine.Result
-	opened  engine.OpenHold
+	opened  engine.ClientHold
 	deny    int // status of a denial
 	maxBody int // maximum length of a body, in bytes
 }
@@ -181,7 +181,7 @@ func (c *call) release() {
 	if clear(c.in.holds[:cap(c.in.holds)]); cap(c.in.holds) > maxKeptHolds {
 		c.in.holds = nil
 	}
-	c.in.id, c.opened = "", engine.OpenHold{}
+	c.in.id, c.opened = "", engine.ClientHold{}
 	if cap(c.body) <= maxKeptBytes {
 		calls.Put(c)
 	}

@@ -115,7 +115,7 @@ func TestHoldOfOutage(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil, nil)
 	token := func(policy string, expires headgate.Instant) string {
-		h := engine.OpenHold{
+		h := engine.ClientHold{
 			ID: headgate.HoldID{1}, Expires: expires, Degraded: headgate.ReasonTimedOut,
 			Checks: []engine.Check{{Policy: policy, Key: "k", Cost: 2}},
 		}
@@ -189,7 +189,7 @@ func TestExtendHolds(t *testing.T) {
 }
 
 func forged(id headgate.HoldID, expires headgate.Instant, checks ...engine.Check) string {
-	h := engine.OpenHold{ID: id, Expires: expires, Checks: checks}
+	h := engine.ClientHold{ID: id, Expires: expires, Checks: checks}
 	return h.Token()
 }
 
@@ -266,9 +266,9 @@ func TestHoldProblems(t *testing.T) {
 		{"a negative actual cost", "/v1/commit", `{"hold":"` + open + `","actual":[-1]}`, 400, "actual[0]", "", "cost is -1; must be 0 or more"},
 		{"an actual cost above 2^53 - 1", "/v1/commit", `{"hold":"` + open + `","actual":[9007199254740992]}`, 400, "actual[0]", "", "must be 0 to 1000000000"},
 		{"an actual cost above 10^9", "/v1/commit", `{"hold":"` + forged(headgate.HoldID{1}, far, logged) + `","actual":[1000000001]}`, 400, "actual[0]", "", "must be 0 to 1000000000 in a commit under sliding_log; the hold is still open: commit at most 1000000000, or cancel it"},
-		{"a malformed token", "/v1/commit", `{"hold":"x","actual":[1]}`, 400, "hold", "", "the hold is not a token"},
-		{"a cut token", "/v1/cancel", `{"hold":"` + open[:len(open)-4] + `"}`, 400, "hold", "", "the hold is not a token"},
-		{"a token of another version", "/v1/cancel", `{"hold":"B` + open[1:] + `"}`, 400, "hold", "", "another version"},
+		{"a malformed token", "/v1/commit", `{"hold":"x","actual":[1]}`, 400, "hold", "", "the token of the hold is invalid"},
+		{"a cut token", "/v1/cancel", `{"hold":"` + open[:len(open)-4] + `"}`, 400, "hold", "", "the token of the hold is invalid"},
+		{"a token of another version", "/v1/cancel", `{"hold":"B` + open[1:] + `"}`, 400, "hold", "", "must be 1: open the hold with this version"},
 		{"a token of an unknown policy", "/v1/cancel", `{"hold":"` + forged(headgate.HoldID{1}, far, engine.Check{Policy: "gone", Key: "k"}) + `"}`, 404, "hold", "", `unknown policy "gone"`},
 		{"a token of an invalid limit", "/v1/cancel", `{"hold":"` + forged(headgate.HoldID{1}, far, engine.Check{Limit: "0/s", Key: "k"}) + `"}`, 400, "hold", "", "rate is 0"},
 		{"a token of a long key", "/v1/cancel", `{"hold":"` + forged(headgate.HoldID{1}, far, engine.Check{Policy: "login", Key: strings.Repeat("k", 1025)}) + `"}`, 400, "hold", "", "1025 bytes"},
@@ -276,7 +276,7 @@ func TestHoldProblems(t *testing.T) {
 		{"an expired token", "/v1/commit", `{"hold":"` + forged(headgate.HoldID{1}, 1, login) + `","actual":[1]}`, 410, "", "expired_hold", "the hold has expired"},
 		{"an expired token, extended", "/v1/extend", `{"holds":["` + forged(headgate.HoldID{1}, 1, login) + `"],"ttl":"1s"}`, 410, "", "expired_hold", "the hold has expired"},
 		{"no holds", "/v1/extend", `{"holds":[],"ttl":"1s"}`, 400, "holds", "", "is empty"},
-		{"the second token", "/v1/extend", `{"holds":["` + open + `","x"],"ttl":"1s"}`, 400, "holds[1]", "", "not a token"},
+		{"the second token", "/v1/extend", `{"holds":["` + open + `","x"],"ttl":"1s"}`, 400, "holds[1]", "", "the token of the hold is invalid"},
 		{"the second token's policy", "/v1/extend", `{"holds":["` + open + `","` + forged(headgate.HoldID{1}, far, login, engine.Check{Policy: "gone", Key: "k"}) + `"],"ttl":"1s"}`, 404, "holds[1]", "", "unknown policy"},
 		{"1001 holds", "/v1/extend", `{"holds":[` + strings.Repeat(`"`+forged(headgate.HoldID{1}, 1, engine.Check{Policy: "l"})+`",`, 1000) + `""],"ttl":"1s"}`, 400, "holds", "", "at most 1000 elements"},
 		{"a field of a check", "/v1/cancel", `{"hold":"` + open + `","key":"k"}`, 400, "key", "", `unknown field "key"; must be hold`},

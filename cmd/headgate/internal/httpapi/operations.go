@@ -43,7 +43,7 @@ func openHold(ctx context.Context, active *engine.ActiveConfig, c *call) error {
 	if err != nil {
 		return err
 	}
-	c.opened = engine.OpenHold{ID: id, Checks: c.in.checks}
+	c.opened = engine.ClientHold{ID: id, Checks: c.in.checks}
 	if err := c.opened.CheckSize(c.maxBody); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func appendOpened(b []byte, c *call) []byte {
 }
 
 // appendHold appends the token and the deadline of a hold.
-func appendHold(b []byte, h *engine.OpenHold) []byte {
+func appendHold(b []byte, h *engine.ClientHold) []byte {
 	b = append(b, `,"hold":`...)
 	b = appendString(b, h.Token())
 	b = append(b, `,"expires_at":`...)

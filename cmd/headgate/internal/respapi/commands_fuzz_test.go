@@ -51,7 +51,7 @@ func FuzzCommands(f *testing.F) {
 
 // token returns the token of a hold that was never opened.
 func token(policy string) string {
-	h := engine.OpenHold{ID: headgate.HoldID{1}, Expires: start, Checks: []engine.Check{{Policy: policy, Key: "k", Cost: 1}}}
+	h := engine.ClientHold{ID: headgate.HoldID{1}, Expires: start, Checks: []engine.Check{{Policy: policy, Key: "k", Cost: 1}}}
 	return h.Token()
 }
 

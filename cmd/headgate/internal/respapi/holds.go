@@ -13,8 +13,8 @@ type call struct {
 	operation engine.Operation
 	checks    []engine.Check // not used for Commit and Extend
 	ttl       time.Duration
-	opened    engine.OpenHold   // hold that Hold opens
-	holds     []engine.OpenHold // holds of the tokens in the request
+	opened    engine.ClientHold   // hold that Hold opens
+	holds     []engine.ClientHold // holds of the tokens in the request
 	actual    []int64           // actual costs; nil cancels the hold
 }
 
@@ -88,7 +88,7 @@ func (w *worker) hgHold() {
 	if !ok {
 		return
 	}
-	h := engine.OpenHold{ID: id, Checks: checks}
+	h := engine.ClientHold{ID: id, Checks: checks}
 	if err := h.CheckSize(w.h.maxCommit); err != nil {
 		w.reject("ERR " + engine.Reason(err))
 		return
@@ -134,9 +134,9 @@ func (w *worker) hgUpTo() {
 
 // submitHolds submits a call on the holds whose tokens are the arguments from, …, to-1.
 func (w *worker) submitHolds(c *call, from, to int) {
-	most := w.h.engine.ActiveConfig().MaxHoldChecks()
+	maxChecks := w.h.engine.ActiveConfig().MaxHoldChecks()
 	for i := from; i < to; i++ {
-		h, err := engine.ParseHold(string(w.arg(i)), most)
+		h, err := engine.ParseHold(string(w.arg(i)), maxChecks)
 		if err != nil {
 			w.reject("ERR " + engine.Reason(err))
 			return
@@ -192,7 +192,7 @@ func (c *call) writeReply(w *worker, a *engine.Answer) {
 }
 
 // writeExtended writes the result for each hold.
-func (w *worker) writeExtended(holds []engine.OpenHold) {
+func (w *worker) writeExtended(holds []engine.ClientHold) {
 	w.bulk("holds")
 	w.array(len(holds))
 	for i := range holds {
@@ -213,7 +213,7 @@ func (w *worker) writeExtended(holds []engine.OpenHold) {
 }
 
 // writeHold writes the token and the deadline of a hold.
-func (w *worker) writeHold(h *engine.OpenHold) {
+func (w *worker) writeHold(h *engine.ClientHold) {
 	w.bulk("hold")
 	w.bulk(h.Token())
 	w.bulk("expires_at")

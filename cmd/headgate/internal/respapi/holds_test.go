@@ -144,7 +144,7 @@ func TestCommitUncounted(t *testing.T) {
 // above its amount.
 func TestCommitUncountedOfDegradedHold(t *testing.T) {
 	c, _ := newHoldClient(t, false)
-	h := engine.OpenHold{
+	h := engine.ClientHold{
 		ID: headgate.HoldID{1}, Expires: start + 1, Degraded: headgate.ReasonTimedOut,
 		Checks: []engine.Check{{Policy: "open", Key: "k", Cost: 2}},
 	}
@@ -159,8 +159,8 @@ func TestCommitUncountedOfDegradedHold(t *testing.T) {
 func TestHoldErrors(t *testing.T) {
 	c, _ := newHoldClient(t, false)
 	open, _ := tokenIn(t, c.do("HG.HOLD", "a", "30s", "login", "k", "2"))
-	expired := engine.OpenHold{Expires: 1, Checks: []engine.Check{{Policy: "login", Key: "k"}}}
-	logged := engine.OpenHold{Expires: start + 1e6, Checks: []engine.Check{{Limit: "10/1m", Algorithm: "sliding_log", Key: "k"}}}
+	expired := engine.ClientHold{Expires: 1, Checks: []engine.Check{{Policy: "login", Key: "k"}}}
+	logged := engine.ClientHold{Expires: start + 1e6, Checks: []engine.Check{{Limit: "10/1m", Algorithm: "sliding_log", Key: "k"}}}
 	for _, tt := range []struct{ asked, want string }{
 		{"HG.HOLD a 30s login", "ERR wrong number of arguments for 'hg.hold' command"},
 		{"HG.HOLD a 30s login k 1 api k", "ERR wrong number of arguments for 'hg.hold' command"},
@@ -178,19 +178,19 @@ func TestHoldErrors(t *testing.T) {
 		{"HG.COMMIT " + open, "ERR wrong number of arguments for 'hg.commit' command"},
 		{"HG.COMMIT " + open + " 1 2", "ERR invalid request: the number of actual costs is 2; must be 1"},
 		{"HG.COMMIT " + open + " x", "ERR value is not an integer"},
-		{"HG.COMMIT x 1", "ERR invalid request: the hold is not a token of this service"},
+		{"HG.COMMIT x 1", "ERR invalid request: the token of the hold is invalid"},
 		{"HG.COMMIT " + logged.Token() + " 1000000001", "ERR invalid cost: cost is 1000000001; must be 0 to 1000000000 in a commit under sliding_log; the hold is still open: commit at most 1000000000, or cancel it"},
 		{"HG.CANCEL " + token("api"), "EXPIREDHOLD hold has expired"},
 		{"HG.CANCEL " + token("gone"), `NOPOLICY unknown policy "gone"`},
 		{"HG.EXTEND 1s " + expired.Token(), "EXPIREDHOLD hold has expired"},
 		{"HG.EXTEND x " + open, "ERR ttl is x"},
-		{"HG.EXTEND 1s " + open + " x", "ERR invalid request: the hold is not a token"},
+		{"HG.EXTEND 1s " + open + " x", "ERR invalid request: the token of the hold is invalid"},
 	} {
 		if got, want := c.do(words(tt.asked)...), "-"+tt.want; !strings.HasPrefix(got, want) {
 			t.Errorf("%.60s: got %q, want %q", tt.asked, got, want)
 		}
 	}
-	later := engine.OpenHold{Expires: start + 1, Checks: expired.Checks}
+	later := engine.ClientHold{Expires: start + 1, Checks: expired.Checks}
 	if got := c.do("HG.CANCEL", later.Token()); !strings.HasPrefix(got, "-NOHOLD unknown hold") {
 		t.Errorf("unknown: got %q", got)
 	}

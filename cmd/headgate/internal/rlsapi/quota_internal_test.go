@@ -115,7 +115,7 @@ func TestGrantsAreMerged(t *testing.T) {
 	b := newQuotaBucket(1, "b", nil)
 	for i := range 200 {
 		deadline := time.Duration(i+1) * time.Second
-		b.grants = append(b.grants, &grant{max: 10, unspent: 10, deadline: deadline, usedUntil: deadline, sent: true, replaced: true})
+		b.grants = append(b.grants, &grant{max: 10, maxUnspent: 10, deadline: deadline, usedUntil: deadline, sent: true, replaced: true})
 	}
 	if err := b.endLeases(t.Context(), nil, 190*time.Second); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestGrantsAreMerged(t *testing.T) {
 		t.Error("no further grant is possible")
 	}
 	for i := range 200 { // grants whose leases have not ended
-		b.grants = append(b.grants, &grant{max: 10, unspent: 10, deadline: time.Hour, usedUntil: time.Hour, serial: int32(i)})
+		b.grants = append(b.grants, &grant{max: 10, maxUnspent: 10, deadline: time.Hour, usedUntil: time.Hour, serial: int32(i)})
 	}
 	if n := b.want(190*time.Second, nil); n != 0 {
 		t.Errorf("a bucket has too many grants: got %d further tokens", n)

@@ -116,7 +116,7 @@ func (s *fakeTimeStore) note(op *headgate.LeaseOp, r *headgate.LeaseResult) {
 	if s.exact {
 		s.calls = append(s.calls, leaseCall{time.Now(), *op})
 	}
-	if _, ok := s.open[op.Previous]; ok && r.Carried {
+	if _, ok := s.open[op.Previous]; ok && r.PreviousOpen {
 		s.spent += op.Spent
 		delete(s.open, op.Previous)
 	}

@@ -308,7 +308,7 @@ func TestUnsupportedQuotas(t *testing.T) {
 func TestShortWindowsAreReported(t *testing.T) {
 	t.Parallel()
 	log := quotaWarnings(t, nil, usage(0, 1, "short", "a"), usage(0, 1, "short", "b"), usage(0, 1, "leaky", "a"))
-	for _, warning := range []string{`rule=d.short error="the window is too short`, "rule=d.leaky"} {
+	for _, warning := range []string{`rule=d.short error="the window is 1s; must be at least 1.263s`, "rule=d.leaky"} {
 		if n := strings.Count(log, warning); n != 1 {
 			t.Errorf("got %d warnings with %s, want 1, in the log %s", n, warning, log)
 		}

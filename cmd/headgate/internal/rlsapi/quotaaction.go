@@ -14,7 +14,8 @@ import (
 // slowestFill is the longest interval in which Envoy adds a token to a bucket.
 const slowestFill = 365 * 24 * 60 * 60 // seconds
 
-// nextAction is what the next response has for a bucket. The zero value is nothing.
+// nextAction is the action for a bucket in the next response. The zero value is no
+// action.
 type nextAction struct {
 	kind    actionKind
 	grant   *grant        // of actionTokens: a new grant, or the current one with another deadline
@@ -54,8 +55,9 @@ func (b *quotaBucket) assignment(s *typev3.RateLimitStrategy, ttl time.Duration)
 
 // tokens returns the assignment of g. Envoy adds one token in a year, so that within ttl
 // it never spends more than max. If only the time to live has changed, Envoy keeps the
-// rest of its tokens. A new serial makes the assignment a different one, so that Envoy
-// begins with max tokens; Envoy rounds the interval to seconds.
+// rest of its tokens. Envoy resets a bucket only if the assignment differs. The serial,
+// stored in the nanoseconds of the interval, makes it differ; Envoy rounds the interval
+// to seconds.
 func (b *quotaBucket) tokens(g *grant, ttl time.Duration) *bucketAction {
 	bucket := &typev3.TokenBucket{
 		MaxTokens: uint32(g.max), TokensPerFill: wrapperspb.UInt32(1),
@@ -80,7 +82,7 @@ func abandon(entries []envoyconfig.Entry) *bucketAction {
 	}
 }
 
-// action returns what the response that is sent now has for the bucket, or nil.
+// action returns the action for the bucket in a response that is sent now, or nil.
 func (b *quotaBucket) action(now time.Duration) *bucketAction {
 	switch b.next.kind {
 	case actionTokens:
@@ -111,7 +113,7 @@ func (b *quotaBucket) tokensAction(now time.Duration) *bucketAction {
 	return b.tokens(g, ttl)
 }
 
-// sent notes that the response was sent: the client no longer uses other grants.
+// sent records that the response was sent: the client no longer uses other grants.
 func (b *quotaBucket) sent(now time.Duration) {
 	switch b.next.kind {
 	case actionNone:
@@ -129,8 +131,8 @@ func (b *quotaBucket) sent(now time.Duration) {
 	b.next = nextAction{}
 }
 
-// tokensSent notes that the assignment of a grant was sent. If sending took too long, the
-// bucket is renewed again immediately.
+// tokensSent records that the assignment of a grant was sent. If sending took too long,
+// the bucket is renewed again immediately.
 func (b *quotaBucket) tokensSent(now time.Duration) {
 	g := b.next.grant
 	end := now + b.next.ttl + maxDelay

@@ -32,7 +32,7 @@ type quotaBucket struct {
 	retryAt   time.Duration // the store has no units before
 	renewAt   time.Duration // time of the next renewal
 	renewing  bool          // the bucket is listed for the next renewal
-	next      nextAction    // what the next response has for the bucket
+	next      nextAction    // action for the bucket in the next response
 }
 
 // newQuotaBucket returns a bucket that a client reported for the first time. The client
@@ -65,7 +65,7 @@ func (b *quotaBucket) report(at time.Duration, u *quotaUsage) {
 // client discards the rest of a grant when it receives the next one. So it is unknown
 // which grant a request belongs to:
 //
-//   - [grant].unspent must not be too low. So requests are attributed to the earliest
+//   - [grant].maxUnspent must not be too low. So requests are attributed to the earliest
 //     grants that may have tokens.
 //   - [grant].maxSpent must not be too low. A grant whose leases had ended covers no
 //     request: its units may have refilled in the meantime. So requests are attributed to
@@ -73,9 +73,9 @@ func (b *quotaBucket) report(at time.Duration, u *quotaUsage) {
 func (b *quotaBucket) attribute(at time.Duration, requests int64) {
 	unattributed, uncovered := requests, requests
 	for _, g := range b.grants {
-		unattributed = g.spend(unattributed)
+		unattributed = g.spendAtLeast(unattributed)
 		if !g.ended && at < g.deadline {
-			uncovered = g.cover(uncovered)
+			uncovered = g.spendAtMost(uncovered)
 		}
 		// The report was sent after g was last used, so later reports have nothing of g.
 		g.reported = g.reported || at >= g.usedUntil+maxDelay
@@ -106,7 +106,7 @@ func (b *quotaBucket) want(now time.Duration, cur *grant) int64 {
 		return 0
 	}
 	perSecond := b.demand.rate(now)
-	if cur != nil && cur.unspent > 0 && cur.expected(now, perSecond) > renewBelow(cur, perSecond) {
+	if cur != nil && cur.maxUnspent > 0 && cur.expected(now, perSecond) > renewBelow(cur, perSecond) {
 		return 0
 	}
 	b.limitSize()
@@ -135,8 +135,9 @@ func renewBelow(g *grant, perSecond float64) float64 {
 	return min(max(perSecond*2*quotaSpacing.Seconds(), float64(g.max)/4), float64(g.max)/2)
 }
 
-// resize changes the maximum of the next grant after the store had units or had fewer
-// than wanted. So streams that compete for a limit reduce their grants.
+// resize changes the maximum of the next grant after the store granted units: it halves
+// if the store granted fewer than wanted, and otherwise doubles if the maximum was
+// wanted. So streams that compete for a limit reduce their grants.
 func (b *quotaBucket) resize(want, units int64) {
 	b.scarce = units < want
 	switch {
@@ -154,12 +155,12 @@ func (b *quotaBucket) endLeases(ctx context.Context, active *engine.ActiveConfig
 		g.ended = g.ended || now >= g.deadline
 		unused := now >= g.usedUntil
 		switch {
-		case unused && g.reported, g.unspent == 0:
-			err = errors.Join(err, g.end(ctx, active, now, g.doubtful()))
+		case unused && g.reported, g.maxUnspent == 0:
+			err = errors.Join(err, g.end(ctx, active, now, g.uncertain()))
 			return true
 		case unused && b.scarce && g.refillsWithin(8*b.demand.interval):
 			// Units that count as spent refill before a report would return them.
-			err = errors.Join(err, g.end(ctx, active, now, g.unspent))
+			err = errors.Join(err, g.end(ctx, active, now, g.maxUnspent))
 		case g.replaced:
 			err = errors.Join(err, g.commit(ctx, active, now))
 		}
@@ -169,11 +170,11 @@ func (b *quotaBucket) endLeases(ctx context.Context, active *engine.ActiveConfig
 	return err
 }
 
-// mergeEnded makes one grant of those at the beginning whose leases have ended, if there
-// are too many grants. The last grant remains.
+// mergeEnded merges the earliest grants with ended leases, if there are too many grants.
+// The last grant remains.
 func (b *quotaBucket) mergeEnded() {
 	for len(b.grants) >= maxGrants && b.grants[0].ended && b.grants[1].ended {
-		b.grants[1].unspent = min(b.grants[0].unspent+b.grants[1].unspent, anyTokens)
+		b.grants[1].maxUnspent = min(b.grants[0].maxUnspent+b.grants[1].maxUnspent, anyTokens)
 		b.grants = slices.Delete(b.grants, 0, 1)
 	}
 }

@@ -20,8 +20,8 @@ const (
 	maxTokens = math.MaxInt32
 	// anyTokens is the number of tokens of a grant without a limit.
 	anyTokens = int64(1) << 62
-	// never is a time after the end of every stream.
-	never = time.Duration(1) << 62
+	// farFuture is a time after the end of every stream.
+	farFuture = time.Duration(1) << 62
 )
 
 // clockMargin returns by how much d can differ on the clocks of this process and of a
@@ -35,13 +35,13 @@ type grant struct {
 	max    int64        // number of tokens
 	serial int32        // distinguishes the assignment from the one before
 	// Reports do not name the grant of a request; see [quotaBucket.attribute].
-	unspent  int64 // maximum number of tokens that were not spent before the last report
-	maxSpent int64 // maximum number of tokens that were spent before the last report
-	// estimated is the probable number of tokens at estimatedAt. It decides when the next
-	// grant begins, and never returns units.
-	estimated   float64
-	estimatedAt time.Duration
-	deadline    time.Duration // end of the leases
+	maxUnspent int64 // maximum number of tokens that were not spent before the last report
+	maxSpent   int64 // maximum number of tokens that were spent before the last report
+	// estimatedUnspent is the probable number of tokens at estimatedAt. It decides when
+	// the next grant begins, and never returns units.
+	estimatedUnspent float64
+	estimatedAt      time.Duration
+	deadline         time.Duration // end of the leases
 	// expires is the earliest time at which the assignment expires at the client. An
 	// assignment that arrives later begins with all its tokens, even if it is the same.
 	expires   time.Duration
@@ -55,44 +55,45 @@ type grant struct {
 // newUnlimitedGrant returns a grant for an assignment without leases of this stream: an
 // assignment that allows everything, or one of an earlier stream.
 func newUnlimitedGrant() *grant {
-	return &grant{max: anyTokens, unspent: anyTokens, expires: never, usedUntil: never, ended: true}
+	return &grant{max: anyTokens, maxUnspent: anyTokens, expires: farFuture, usedUntil: farFuture, ended: true}
 }
 
-// spend subtracts requests of a report, and returns how many the grant does not cover.
-func (g *grant) spend(requests int64) int64 {
-	n := min(requests, g.unspent)
-	g.unspent -= n
+// spendAtLeast subtracts requests of a report, and returns how many the grant does not
+// cover.
+func (g *grant) spendAtLeast(requests int64) int64 {
+	n := min(requests, g.maxUnspent)
+	g.maxUnspent -= n
 	for i := range g.leases {
 		g.leases[i].spent += n
 	}
 	return requests - n
 }
 
-// cover adds requests of a report to the maximum number of spent tokens, and returns how
-// many exceed the grant.
-func (g *grant) cover(requests int64) int64 {
+// spendAtMost adds requests of a report to the maximum number of spent tokens, and
+// returns how many exceed the grant.
+func (g *grant) spendAtMost(requests int64) int64 {
 	n := min(requests, g.max-g.maxSpent)
 	g.maxSpent += n
 	return requests - n
 }
 
-// doubtful returns the number of tokens of which it is unknown whether they were spent.
-func (g *grant) doubtful() int64 { return max(0, g.maxSpent-(g.max-g.unspent)) }
+// uncertain returns the number of tokens of which it is unknown whether they were spent.
+func (g *grant) uncertain() int64 { return max(0, g.maxSpent-(g.max-g.maxUnspent)) }
 
 // estimate updates the probable number of tokens. The client had the given number of
-// requests between the last report and the time at; spend attributes them to earlier
-// grants first, because it must not find too few tokens.
+// requests between the last report and the time at; spendAtLeast attributes them to
+// earlier grants first, because maxUnspent must never be below the true number.
 func (g *grant) estimate(requests int64, last, at time.Duration) {
 	if at > g.estimatedAt {
 		share := (at - max(last, g.estimatedAt)).Seconds() / max(at-last, 1).Seconds()
-		g.estimated, g.estimatedAt = max(0, g.estimated-float64(requests)*share), at
+		g.estimatedUnspent, g.estimatedAt = max(0, g.estimatedUnspent-float64(requests)*share), at
 	}
-	g.estimated = min(g.estimated, float64(g.unspent))
+	g.estimatedUnspent = min(g.estimatedUnspent, float64(g.maxUnspent))
 }
 
 // expected returns the number of tokens that are probably left.
 func (g *grant) expected(now time.Duration, perSecond float64) float64 {
-	return max(0, g.estimated-perSecond*(now-g.estimatedAt).Seconds())
+	return max(0, g.estimatedUnspent-perSecond*(now-g.estimatedAt).Seconds())
 }
 
 // ttl returns the time to live of a response that is sent now. If it is 0, the grant must
@@ -109,10 +110,10 @@ func assignmentTTL(valid time.Duration) time.Duration {
 // expires at the client.
 func (g *grant) isExtendable(now time.Duration) bool { return now+maxDelay < g.expires }
 
-// discard notes that no response has had the grant, so its units can be returned.
+// discard records that no response has had the grant, so its units can be returned.
 func (g *grant) discard(now time.Duration) { g.usedUntil, g.reported = now, true }
 
-// replace notes that a response with another assignment was sent.
+// replace records that a response with another assignment was sent.
 func (g *grant) replace(now time.Duration) {
 	if !g.replaced {
 		g.replaced, g.usedUntil = true, min(g.usedUntil, now+maxDelay)

@@ -71,7 +71,7 @@ func (l *quotaLease) repeat(ctx context.Context, s *engine.ActiveConfig) (r head
 	}
 	l.id, l.pending = op.ID, nil
 	l.spent -= op.Spent
-	return r, r.Carried && r.Units > 0, nil
+	return r, r.PreviousOpen && r.Units > 0, nil
 }
 
 // commit reports what was spent. The rest stays on lease for at least the given time by

@@ -1,8 +1,9 @@
 package rlsapi
 
 import (
-	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/envoyconfig"
@@ -25,7 +26,13 @@ const (
 	leased
 )
 
-var errShortWindow = errors.New("the window is too short: Envoy counts the time to live of an assignment in whole seconds")
+// minWindow is the shortest window, in whole milliseconds, under which a lease can last
+// for the shortest assignment.
+const minWindow = 1263 * time.Millisecond
+
+func errShortWindow(window time.Duration) error {
+	return fmt.Errorf("the window is %v; must be at least %v, because an assignment lasts at least one second; use algorithm: token_bucket", window, minWindow)
+}
 
 // planQuota finds the rule for a bucket. It is the rule of a descriptor with the same
 // entries in any order, and its state is that of the descriptor.
@@ -49,7 +56,8 @@ func (h *Handler) planQuota(domain string, entries []envoyconfig.Entry) (p quota
 		p.kind = denyAll
 	case slices.ContainsFunc(rule.Limits, hasShortWindow):
 		p.kind = denyAll
-		h.warnQuota(p.path, errShortWindow)
+		i := slices.IndexFunc(rule.Limits, hasShortWindow)
+		h.warnQuota(p.path, errShortWindow(rule.Limits[i].Inline.Limit.Period))
 	default:
 		p.kind, p.limits, p.key = leased, rule.Limits, string(r.keys)
 	}

@@ -21,9 +21,9 @@ const (
 	validitySlack = quotaTTL / 100
 )
 
-func jitter(most time.Duration) time.Duration { return rand.N(most) }
+func jitter(maxWait time.Duration) time.Duration { return rand.N(maxWait) }
 
-// renew chooses what the next response has for a bucket.
+// renew chooses the action for a bucket in the next response.
 func (s *quotaStream) renew(ctx context.Context, b *quotaBucket) {
 	now := s.now()
 	if now-b.usedAt >= quotaIdle {
@@ -129,7 +129,7 @@ func (s *quotaStream) take(ctx context.Context, active *engine.ActiveConfig, b *
 	}
 	b.resize(want, g.max)
 	now := s.now()
-	g.unspent, g.estimated, g.estimatedAt, g.usedUntil, g.expires = g.max, float64(g.max), now, g.deadline, g.deadline
+	g.maxUnspent, g.estimatedUnspent, g.estimatedAt, g.usedUntil, g.expires = g.max, float64(g.max), now, g.deadline, g.deadline
 	if g.ttl(now) == 0 { // the window ends too early
 		b.retryAt = g.deadline + validitySlack
 		return nil, g.end(ctx, active, now, 0)

@@ -263,7 +263,7 @@ func (s *quotaStream) renewOne(ctx context.Context, b *quotaBucket) {
 	s.renew(ctx, b)
 }
 
-// respond sends what the buckets have for the client.
+// respond sends the pending actions of the buckets.
 func (s *quotaStream) respond(due []*quotaBucket) error {
 	var actions []*bucketAction
 	now := s.now()

@@ -39,7 +39,7 @@ func TestHoldFailureModes(t *testing.T) {
 			t.Fatalf("%s: got %d %s want %d", mode, status, body, want)
 		}
 		if opened.Hold == "" {
-			h := engine.OpenHold{Expires: headgate.MaxInstant, Checks: []engine.Check{{Limit: "5/1m", Key: "k"}}}
+			h := engine.ClientHold{Expires: headgate.MaxInstant, Checks: []engine.Check{{Limit: "5/1m", Key: "k"}}}
 			opened.Hold = h.Token()
 		}
 		for path, body := range map[string]string{

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// limitKind is whether a limit counts, or decides every request in the same way.
+// limitKind distinguishes a limit that counts units from [Unlimited] and [Blocked].
 type limitKind uint8
 
 const (
@@ -40,10 +40,10 @@ func (l Limit) IsUnlimited() bool { return l.kind == unlimited }
 // IsBlocked reports whether l is [Blocked].
 func (l Limit) IsBlocked() bool { return l.kind == blocked }
 
-// isConstant reports whether l decides without counting.
-func (l Limit) isConstant() bool { return l.kind != counting }
+// isUncounted reports whether l is [Unlimited] or [Blocked].
+func (l Limit) isUncounted() bool { return l.kind != counting }
 
-// The texts of the limits that decide without counting.
+// The texts of [Unlimited] and [Blocked].
 const (
 	unlimitedText = "unlimited"
 	blockedText   = "0/s"
@@ -70,18 +70,19 @@ func ParsePolicyLimit(text string) (Limit, error) {
 	return ParseLimit(text)
 }
 
-// errConstantLimit is the error for a limit without counts where a limit must count.
-func (l Limit) errConstantLimit() error {
+// errUncountedLimit is the error for [Unlimited] or [Blocked] where a limit must count
+// units.
+func (l Limit) errUncountedLimit() error {
 	return &LimitError{"rate", l.String(), "must be 1 to 1000000000; unlimited and 0/s are accepted only as the limit of a policy"}
 }
 
 // validateLimit returns an error if the i-th limit of the policy is invalid.
 func (p Policy) validateLimit(i int) error {
 	l := p.Limits[i]
-	if l.isConstant() && len(p.Limits) == 1 {
+	if l.isUncounted() && len(p.Limits) == 1 {
 		return nil
 	}
-	if l.isConstant() {
+	if l.isUncounted() {
 		return fmt.Errorf("%w: limit %d of policy %q is %s, and the policy has %d limits; it must be the only one",
 			ErrInvalidPolicy, i+1, p.Name, l, len(p.Limits))
 	}
@@ -94,24 +95,24 @@ func (p Policy) validateLimit(i int) error {
 	return nil
 }
 
-// bindRule binds a rule to the store, unless its limit is a constant.
+// bindRule binds a rule to the store, unless its limit does not count units.
 func bindRule(store Store, rule Rule) (Bound, error) {
-	if !rule.Limit.isConstant() {
+	if !rule.Limit.isUncounted() {
 		return store.Bind(rule)
 	}
-	return &constant{blocked: rule.Limit.IsBlocked(), deniedBy: []string{rule.Name}}, nil
+	return &uncountedBound{blocked: rule.Limit.IsBlocked(), deniedBy: []string{rule.Name}}, nil
 }
 
-// constant is the Bound of a limit that does not count. It needs no store.
-type constant struct {
+// uncountedBound is the Bound of a limit that does not count. It needs no store.
+type uncountedBound struct {
 	blocked  bool
 	deniedBy []string
 }
 
-var _ HoldBound = (*constant)(nil)
+var _ HoldBound = (*uncountedBound)(nil)
 
 // take returns the decision on a request of cost units.
-func (c *constant) take(cost int64) Decision {
+func (c *uncountedBound) take(cost int64) Decision {
 	switch {
 	case !c.blocked:
 		return Decision{Allowed: true, Limit: MaxWindowUnits, Remaining: MaxWindowUnits}
@@ -123,7 +124,7 @@ func (c *constant) take(cost int64) Decision {
 }
 
 // Apply implements [Bound].
-func (c *constant) Apply(_ context.Context, _ Instant, _ string, verb Verb, cost int64) (Decision, error) {
+func (c *uncountedBound) Apply(_ context.Context, _ Instant, _ string, verb Verb, cost int64) (Decision, error) {
 	if verb == Refund || verb == Reset {
 		cost = 0
 	}
@@ -131,32 +132,32 @@ func (c *constant) Apply(_ context.Context, _ Instant, _ string, verb Verb, cost
 }
 
 // Reserve implements [Bound]. It reserves immediately or never.
-func (c *constant) Reserve(_ context.Context, _ Instant, _ string, cost int64, _ time.Duration) (Decision, ReservationToken, error) {
+func (c *uncountedBound) Reserve(_ context.Context, _ Instant, _ string, cost int64, _ time.Duration) (Decision, ReservationToken, error) {
 	return c.take(cost), ReservationToken{}, nil
 }
 
 // Cancel implements [Bound].
-func (c *constant) Cancel(context.Context, Instant, string, int64, ReservationToken) (Decision, error) {
+func (c *uncountedBound) Cancel(context.Context, Instant, string, int64, ReservationToken) (Decision, error) {
 	return c.take(0), nil
 }
 
 // Spacing implements [Bound].
-func (c *constant) Spacing(int64) time.Duration { return 0 }
+func (c *uncountedBound) Spacing(int64) time.Duration { return 0 }
 
 // CanReserve implements [Bound].
-func (c *constant) CanReserve() bool { return true }
+func (c *uncountedBound) CanReserve() bool { return true }
 
 // Limit implements [Bound].
-func (c *constant) Limit() int64 { return c.take(0).Limit }
+func (c *uncountedBound) Limit() int64 { return c.take(0).Limit }
 
 // ApplyHold implements [HoldBound].
-func (c *constant) ApplyHold(_ context.Context, now Instant, verb HoldVerb, _ time.Duration, op HoldOp) (HoldResult, Instant, error) {
+func (c *uncountedBound) ApplyHold(_ context.Context, now Instant, verb HoldVerb, _ time.Duration, op HoldOp) (HoldResult, Instant, error) {
 	return c.hold(verb, op.Cost), instantNow(now), nil
 }
 
 // hold returns the result of an operation on a hold. A commit of a hold that was opened
 // under an earlier limit has no effect.
-func (c *constant) hold(verb HoldVerb, cost int64) HoldResult {
+func (c *uncountedBound) hold(verb HoldVerb, cost int64) HoldResult {
 	switch {
 	case verb == OpenHold:
 		return HoldResult{Decision: c.take(cost)}
@@ -175,18 +176,18 @@ func instantNow(now Instant) Instant {
 	return now
 }
 
-func isConstant(b Bound) bool {
-	_, ok := b.(*constant)
+func isUncountedBound(b Bound) bool {
+	_, ok := b.(*uncountedBound)
 	return ok
 }
 
-// splitConstants calls apply for each op whose limit does not count. It returns the other
+// splitUncounted calls apply for each op whose limit does not count. It returns the other
 // ops with their indexes.
-func splitConstants[T any](
-	ops []T, boundOf func(T) Bound, apply func(i int, c *constant),
+func splitUncounted[T any](
+	ops []T, boundOf func(T) Bound, apply func(i int, c *uncountedBound),
 ) (counted []T, indexes []int) {
 	for i, op := range ops {
-		if c, ok := boundOf(op).(*constant); ok {
+		if c, ok := boundOf(op).(*uncountedBound); ok {
 			apply(i, c)
 			continue
 		}
@@ -195,20 +196,20 @@ func splitConstants[T any](
 	return counted, indexes
 }
 
-// copyTo copies the results of the ops that splitConstants returned to their indexes.
+// copyTo copies the results of the ops that splitUncounted returned to their indexes.
 func copyTo[T any](all, results []T, indexes []int) {
 	for i, r := range results {
 		all[indexes[i]] = r
 	}
 }
 
-// applyOps is [Store.ApplyAll] for ops that may have limits without counts. If one of
+// applyOps is [Store.ApplyAll] for ops that may have limits that do not count. If one of
 // them denies, the store only peeks.
 func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool, decisions []Decision) error {
-	if !slices.ContainsFunc(ops, func(op Op) bool { return isConstant(op.Bound) }) {
+	if !slices.ContainsFunc(ops, func(op Op) bool { return isUncountedBound(op.Bound) }) {
 		return store.ApplyAll(ctx, now, ops, peek, decisions)
 	}
-	counted, indexes := splitConstants(ops, func(op Op) Bound { return op.Bound }, func(i int, c *constant) {
+	counted, indexes := splitUncounted(ops, func(op Op) Bound { return op.Bound }, func(i int, c *uncountedBound) {
 		decisions[i] = c.take(ops[i].Cost)
 		peek = peek || !decisions[i].Allowed
 	})
@@ -223,17 +224,17 @@ func applyOps(ctx context.Context, store Store, now Instant, ops []Op, peek bool
 	return nil
 }
 
-// applyHoldOps is [HoldStore.ApplyHolds] for ops that may have limits without counts. If
-// one of them denies a hold, the store only peeks. The results of these limits have no
+// applyHoldOps is [HoldStore.ApplyHolds] for ops that may have limits that do not count.
+// If one of them denies a hold, the store only peeks. The results of these limits have no
 // error, because they keep no record of a hold.
 func applyHoldOps(
 	ctx context.Context, store Store, now Instant, verb HoldVerb, ttl time.Duration, ops []HoldOp, results []HoldResult,
 ) (at Instant, err error) {
-	if !slices.ContainsFunc(ops, func(op HoldOp) bool { return isConstant(op.Bound) }) {
+	if !slices.ContainsFunc(ops, func(op HoldOp) bool { return isUncountedBound(op.Bound) }) {
 		return applyCountedHolds(ctx, store, now, verb, ttl, ops, results)
 	}
 	granted, denied := int64(MaxWindowUnits), false
-	counted, indexes := splitConstants(ops, func(op HoldOp) Bound { return op.Bound }, func(i int, c *constant) {
+	counted, indexes := splitUncounted(ops, func(op HoldOp) Bound { return op.Bound }, func(i int, c *uncountedBound) {
 		results[i] = c.hold(verb, ops[i].Cost)
 		granted, denied = min(granted, results[i].Granted), denied || !results[i].Allowed
 	})
@@ -256,10 +257,10 @@ func applyHoldOps(
 	return at, nil
 }
 
-// limitCosts reduces the costs that are above most.
-func limitCosts(ops []HoldOp, most int64) {
+// limitCosts reduces the costs that are above maxCost.
+func limitCosts(ops []HoldOp, maxCost int64) {
 	for i := range ops {
-		ops[i].Cost = min(ops[i].Cost, most)
+		ops[i].Cost = min(ops[i].Cost, maxCost)
 	}
 }
 
