@@ -35,26 +35,33 @@ func TestLeasesAcrossFailover(t *testing.T) {
 	})
 	t.Run("lost writes", func(t *testing.T) {
 		s, g := startFailover(t)
-		master := s.Master(t)
-		cut := time.Now()
 		replicas := s.Nodes()[1:]
-		freeze(t, master, len(replicas))
-		for _, r := range replicas { // they cannot connect again with a wrong password
-			r.Do(t, "CONFIG", "SET", "masteruser", "nobody", "masterauth", "wrong")
-			r.Do(t, "CLIENT", "KILL", "TYPE", "master")
-		}
-		master.Do(t, "CONFIG", "SET", "min-replicas-to-write", "0")
-		g.await("writes that will be lost", func(r report) bool { return r.between(cut, time.Now()) > 3000 })
-		master.Kill()
-		killed := time.Now()
-		for _, r := range replicas {
-			r.Do(t, "CONFIG", "SET", "masteruser", "", "masterauth", "")
-		}
+		cut, killed := g.killWithWritesLost(s.Master(t), replicas)
 		s.Failover(t)
 		g.awaitLeases(time.Now())
 		r := g.drain()
 		g.checkExcess(r, r.between(cut, killed))
 	})
+}
+
+// killWithWritesLost kills master after the processes have made writes that its replicas
+// do not have. These writes are of the time from cut to killed.
+func (g *group) killWithWritesLost(master *testserver.RedisServer, replicas []*testserver.RedisServer) (cut, killed time.Time) {
+	g.t.Helper()
+	cut = time.Now()
+	freeze(g.t, master, len(replicas))
+	for _, r := range replicas { // they cannot connect again with a wrong password
+		r.Do(g.t, "CONFIG", "SET", "masteruser", "nobody", "masterauth", "wrong")
+		r.Do(g.t, "CLIENT", "KILL", "TYPE", "master")
+	}
+	master.Do(g.t, "CONFIG", "SET", "min-replicas-to-write", "0")
+	g.await("writes that will be lost", func(r report) bool { return r.between(cut, time.Now()) > 3000 })
+	master.Kill()
+	killed = time.Now()
+	for _, r := range replicas {
+		r.Do(g.t, "CONFIG", "SET", "masteruser", "", "masterauth", "")
+	}
+	return cut, killed
 }
 
 func startFailover(t *testing.T) (*testserver.RedisSentinel, *group) {
@@ -120,16 +127,22 @@ func (r report) between(from, to time.Time) (sum int64) {
 // units.
 func (g *group) drain() report {
 	g.t.Helper()
-	inner, err := redisstore.Open(g.job.URL, nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer inner.Close()
-	b := bind(g.t, inner, g.job.rule())
+	_, b := g.openWithoutLeases()
 	taken := takeAll(g.t, b)
 	r := g.stopAll()
 	r.log = append(append(r.log, taken...), takeAll(g.t, b)...)
 	return r
+}
+
+// openWithoutLeases returns the store of the processes, which does not lease the limit.
+func (g *group) openWithoutLeases() (*redisstore.Store, headgate.Bound) {
+	g.t.Helper()
+	inner, err := redisstore.Open(g.job.URL, nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { _ = inner.Close() })
+	return inner, bind(g.t, inner, g.job.rule())
 }
 
 // takeAll takes units until one is denied.

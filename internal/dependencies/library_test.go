@@ -29,7 +29,7 @@ var libraryRules = map[string]packageRule{
 		code: []string{".", "clientaddr", "httpfields", "internal/admission", "internal/key", "internal/root", "internal/turn"},
 		tests: []string{
 			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver",
-			"memstore", "redisstore",
+			"lease", "memstore", "redisstore",
 		},
 	},
 	"httpfields": {
@@ -45,7 +45,7 @@ var libraryRules = map[string]packageRule{
 		},
 		tests: []string{
 			"fallback", "internal/admission/admissiontest", "internal/leaktest", "internal/mutation", "internal/testserver",
-			"memstore", "redisstore",
+			"lease", "memstore", "redisstore",
 		},
 	},
 	"internal/docs":      {why: "it reads the Markdown pages and the files that they quote"},

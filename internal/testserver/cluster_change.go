@@ -97,7 +97,7 @@ func (c *RedisCluster) Failover(t testing.TB, slot int) *RedisServer {
 		}
 		return errors.Join(errors.New("it has not taken over"), ask())
 	})
-	c.awaitMaster(t, slot, replica)
+	c.AwaitMaster(t, slot, replica)
 	return replica
 }
 
@@ -111,12 +111,13 @@ func (c *RedisCluster) KillMaster(t testing.TB, slot int) *RedisServer {
 		t.Fatalf("kill the master of slot %d: it has no replica", slot)
 	}
 	dead.Kill()
-	c.awaitMaster(t, slot, replicas...)
+	c.AwaitMaster(t, slot, replicas...)
 	return dead
 }
 
-// awaitMaster waits until one of the nodes serves the slot in the view of every node.
-func (c *RedisCluster) awaitMaster(t testing.TB, slot int, nodes ...*RedisServer) {
+// AwaitMaster waits until one of the nodes serves the slot in the view of every running
+// node, and the cluster is complete.
+func (c *RedisCluster) AwaitMaster(t testing.TB, slot int, nodes ...*RedisServer) {
 	t.Helper()
 	await(t, "a replica to take over", func() error {
 		for _, n := range running(c.nodes) {

@@ -234,7 +234,7 @@ func (c Holders) holdOnce(ctx context.Context, l *headgate.Limiter, number int64
 		if _, err := h.Extend(ctx, c.TTL); err != nil {
 			return nil
 		}
-		if to = before.Add(c.TTL); writeSpan(out, number, from, to) != nil {
+		if to = certainlyUntil(before, c.TTL, h.ExpiresAt()); writeSpan(out, number, from, to) != nil {
 			return errors.New("the file of the report cannot be written")
 		}
 	}
@@ -245,6 +245,17 @@ func (c Holders) holdOnce(ctx context.Context, l *headgate.Limiter, number int64
 	}
 	_, _ = h.Cancel(ctx)
 	return nil
+}
+
+// certainlyUntil returns until when a hold is certainly open that was extended by ttl
+// after the time before. A store decides after that time, so its deadline is not earlier
+// than ttl later, unless the hold is in memory: if the process could not extend the slots
+// that it has from the store, the hold gets the deadline of these slots.
+func certainlyUntil(before time.Time, ttl time.Duration, deadline time.Time) time.Time {
+	if until := before.Add(ttl); until.Before(deadline) {
+		return until
+	}
+	return deadline
 }
 
 // spanBytes is the length of a span in a file: the number of the hold and two instants. A
