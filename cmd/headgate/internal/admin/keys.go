@@ -58,6 +58,7 @@ type KeyState struct {
 	Allowed  *bool        `json:"allowed,omitempty"` // nil if the store has not decided
 	Mode     string       `json:"mode"`
 	Source   Source       `json:"source"`
+	Ban      *BanState    `json:"ban,omitempty"` // nil if the policy has no bans for the key
 	Degraded string       `json:"degraded,omitempty"`
 	Error    string       `json:"error,omitempty"`
 	Limits   []LimitState `json:"limits"`
@@ -71,6 +72,14 @@ type Source struct {
 	Author  string    `json:"author,omitempty"`
 	Reason  string    `json:"reason,omitempty"`
 	Created time.Time `json:"created,omitzero"`
+}
+
+// BanState is the state of a key under the bans of a policy.
+type BanState struct {
+	Banned  bool      `json:"banned"`
+	Until   time.Time `json:"until,omitzero"`
+	Denials int64     `json:"denials"` // that count towards the next ban
+	Bans    int64     `json:"bans"`    // that are not forgotten
 }
 
 // LimitState is the state of a key under one limit.
@@ -202,7 +211,29 @@ func (c *call) stateOf(active *engine.ActiveConfig, check *engine.Check, page en
 		state.Limits = append(state.Limits, limitStateOf(l, now))
 	}
 	if x.Err == nil {
+		if state.Ban, err = c.banOf(active, check, &x, now); err != nil {
+			state.Error = engine.Reason(err)
+			return state, nil
+		}
+		allowed = allowed && (state.Ban == nil || !state.Ban.Banned)
 		state.Allowed = &allowed
+	}
+	return state, nil
+}
+
+// banOf returns the state of the key of a check under the bans of its policy, or nil if it
+// has none, or none for this key.
+func (c *call) banOf(active *engine.ActiveConfig, check *engine.Check, x *engine.Inspection, now time.Time) (*BanState, error) {
+	if !x.Bans {
+		return nil, nil
+	}
+	b, ok, err := active.BanState(c.ctx, headgate.StoreClock, check.Policy, check.Key)
+	if err != nil || !ok {
+		return nil, err
+	}
+	state := &BanState{Banned: b.Banned, Denials: b.Denials, Bans: b.Bans}
+	if b.Banned {
+		state.Until = now.Add(b.Ends).UTC()
 	}
 	return state, nil
 }

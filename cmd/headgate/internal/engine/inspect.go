@@ -17,6 +17,7 @@ type Inspection struct {
 	Override string // name of the override that applies, as in [ActiveConfig.AppliedOverride]; empty if none does
 	Live     bool   // whether it is a live override
 	Shadow   bool   // whether the policy is in shadow mode for the key
+	Bans     bool   // whether the bans of the policy apply to the key
 	Limits   []LimitState
 	// Err is the reason why the store has not decided; the decisions are then zero.
 	Err error
@@ -52,6 +53,7 @@ func (s *ActiveConfig) Inspect(ctx context.Context, check *Check, page HoldPage)
 		c = &a.shadowed
 	}
 	x := Inspection{Policy: check.Policy, Shadow: c == &a.shadowed, Limits: make([]LimitState, len(c.rules))}
+	x.Bans = slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.ban != nil })
 	x.Override, x.Live = s.AppliedOverride(check.Policy, check.Key)
 	x.Err = root.ApplyAll(ctx, s.store, headgate.StoreClock, c.Ops, true, c.Decisions)
 	for i, r := range c.rules {
