@@ -221,8 +221,8 @@ func (c *call) stateOf(active *engine.ActiveConfig, check *engine.Check, page en
 	return state, nil
 }
 
-// banOf returns the state of the key of a check under the bans of its policy, or nil if it
-// has none, or none for this key.
+// banOf returns the state of the key of a check under the bans of its policy, or nil if
+// the policy has none for this key.
 func (c *call) banOf(active *engine.ActiveConfig, check *engine.Check, x *engine.Inspection, now time.Time) (*BanState, error) {
 	if !x.Bans {
 		return nil, nil
