@@ -89,8 +89,8 @@ func (x *Inspection) listHolds(ctx context.Context, key string, page HoldPage) {
 // PolicyNames returns the names of all policies, sorted.
 func (s *ActiveConfig) PolicyNames() []string { return slices.Sorted(maps.Keys(s.policies)) }
 
-// PolicyRules returns the limits of a policy for the keys without an override, and not the
-// bucket of its bans. replaced is whether they are those of a live override of the whole
+// PolicyRules returns the limits of a policy for the keys without an override. The bucket
+// of its bans is not among them. replaced is whether they are those of a live override of the whole
 // policy. The limits must not be changed.
 func (s *ActiveConfig) PolicyRules(name string) (rules []*Rule, replaced bool) {
 	if p := s.policies[name]; p != nil {
