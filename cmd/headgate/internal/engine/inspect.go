@@ -90,8 +90,8 @@ func (x *Inspection) listHolds(ctx context.Context, key string, page HoldPage) {
 func (s *ActiveConfig) PolicyNames() []string { return slices.Sorted(maps.Keys(s.policies)) }
 
 // PolicyRules returns the limits of a policy for the keys without an override. The bucket
-// of its bans is not among them. replaced is whether they are those of a live override of the whole
-// policy. The limits must not be changed.
+// of its bans is not among them. replaced is whether they are those of a live override of
+// the whole policy. The limits must not be changed.
 func (s *ActiveConfig) PolicyRules(name string) (rules []*Rule, replaced bool) {
 	if p := s.policies[name]; p != nil {
 		return slices.DeleteFunc(slices.Clone(p.rules), (*Rule).isBan), p.isReplaced
