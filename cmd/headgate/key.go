@@ -126,6 +126,7 @@ func printKey(w io.Writer, s *admin.KeyState) {
 	}
 	fmt.Fprintf(w, ", hash %s\n", s.Hash)
 	printSource(w, &s.Source)
+	printBan(w, s)
 	if s.Error != "" {
 		fmt.Fprintf(w, "  error: %s\n", s.Error)
 	}
@@ -134,6 +135,18 @@ func printKey(w io.Writer, s *admin.KeyState) {
 	}
 	for i := range s.Limits {
 		printLimit(w, &s.Limits[i])
+	}
+}
+
+// printBan prints whether the key is banned and what ends the ban, or how many denials
+// count towards the next one.
+func printBan(w io.Writer, s *admin.KeyState) {
+	switch b := s.Ban; {
+	case b == nil:
+	case b.Banned:
+		fmt.Fprintf(w, "  banned until %s, ban number %d; a reset of the key ends it\n", b.Until.UTC().Format(time.RFC3339), b.Bans)
+	case b.Denials > 0 || b.Bans > 0:
+		fmt.Fprintf(w, "  not banned: %s, %s\n", counted(int(b.Denials), "denial counts", "denials count"), counted(int(b.Bans), "earlier ban", "earlier bans"))
 	}
 }
 

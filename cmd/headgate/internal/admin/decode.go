@@ -66,7 +66,7 @@ func semanticError(err *json.SemanticError, of reflect.Type) error {
 	if err.GoType != nil {
 		want = typeName(err.GoType)
 	}
-	if err.JSONKind == 0 || kindName(err.JSONKind) == want {
+	if got := kindName(err.JSONKind); err.JSONKind == 0 || got == want || got == "a string" && want == timeName || got == "a number" && want == wholeName {
 		return badRequest(field, "field %q is not valid; must be %s", field, want)
 	}
 	return badRequest(field, "field %q must be %s, not %s", field, want, kindName(err.JSONKind))
@@ -122,6 +122,12 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
+// The names of types that are written as a JSON string and as a JSON number.
+const (
+	timeName  = "a time such as 2026-11-28T12:00:00Z"
+	wholeName = "a whole number"
+)
+
 // typeName returns the JSON type of the values of a Go type.
 func typeName(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
@@ -129,11 +135,11 @@ func typeName(t reflect.Type) string {
 	}
 	switch {
 	case t.String() == "time.Time":
-		return "a time such as 2026-11-28T12:00:00Z"
+		return timeName
 	case t.Kind() == reflect.String:
 		return "a string"
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
-		return "a whole number"
+		return wholeName
 	case t.Kind() == reflect.Slice:
 		return "an array"
 	}

@@ -58,6 +58,7 @@ type KeyState struct {
 	Allowed  *bool        `json:"allowed,omitempty"` // nil if the store has not decided
 	Mode     string       `json:"mode"`
 	Source   Source       `json:"source"`
+	Ban      *BanState    `json:"ban,omitempty"` // nil if the policy has no bans for the key
 	Degraded string       `json:"degraded,omitempty"`
 	Error    string       `json:"error,omitempty"`
 	Limits   []LimitState `json:"limits"`
@@ -202,6 +203,11 @@ func (c *call) stateOf(active *engine.ActiveConfig, check *engine.Check, page en
 		state.Limits = append(state.Limits, limitStateOf(l, now))
 	}
 	if x.Err == nil {
+		if state.Ban, err = c.banOf(active, check, &x, now); err != nil {
+			state.Error = engine.Reason(err)
+			return state, nil
+		}
+		allowed = allowed && (state.Ban == nil || !state.Ban.Banned)
 		state.Allowed = &allowed
 	}
 	return state, nil

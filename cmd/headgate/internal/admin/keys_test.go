@@ -176,7 +176,7 @@ func TestInvalidBodies(t *testing.T) {
 		{"keys/inspect", `{"key":"a","algorithm":"gcra"}`, "algorithm", `field "algorithm" is allowed only with limit`},
 		{"keys/inspect", `{"key":"a","holds":1001}`, "holds", `field "holds" is 1001; must be 0 to 1000`},
 		{"keys/inspect", `{"key":"a","skip":-1}`, "skip", `field "skip" is -1; must be 0 to 100000`},
-		{"keys/inspect", `{"key":"a","holds":1.5}`, "holds", `field "holds" must be a whole number, not a number`},
+		{"keys/inspect", `{"key":"a","holds":1.5}`, "holds", `field "holds" is not valid; must be a whole number`},
 		{"keys/reset", `{"key":"a"}`, "policy", `field "policy" or "limit" is required`},
 		{"keys/reset", `{"key":"a","policy":"api","cost":1}`, "cost", `the request has an unknown field "cost"; must be key, policy, limit, algorithm, reason`},
 		{"keys/reset", `{"key":"a","policy":"api","reason":"` + strings.Repeat("x", 257) + `"}`, "reason", `field "reason" has 257 bytes; must be at most 256`},
@@ -193,7 +193,7 @@ func TestInvalidBodies(t *testing.T) {
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"ttl":"soon"}]}`, "overrides[0].ttl", `field "overrides[0].ttl" is "soon"; must be a duration above 0, such as 30m or 2h`},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"ttl":"1h","until":"2030-01-01T00:00:00Z"}]}`, "overrides[0].ttl", `field "overrides[0].ttl" is not allowed next to until; send one of them`},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"until":"2000-01-01T00:00:00Z"}]}`, "overrides[0].until", ""},
-		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"until":"tomorrow"}]}`, "overrides[0].until", `field "overrides[0].until" must be a time such as 2026-11-28T12:00:00Z, not a string`},
+		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"until":"tomorrow"}]}`, "overrides[0].until", `field "overrides[0].until" is not valid; must be a time such as 2026-11-28T12:00:00Z`},
 		{"overrides/remove", `{"overrides":[{"policy":"api"}]}`, "overrides[0]", `field "overrides[0]" requires policy and target`},
 	} {
 		got := decodeAs[struct{ Detail, Field string }](t, a.post(400, c.path, c.body))

@@ -50,10 +50,7 @@ func (c *call) overrides() (any, error) {
 	}
 	total := 0
 	snapshot, out := c.Overrides.List(), Overrides{Overrides: []Override{}}
-	ignored := make(map[overrides.ID]string, len(snapshot.Ignored))
-	for _, i := range snapshot.Ignored {
-		ignored[i.ID] = engine.Reason(i.Err)
-	}
+	ignored := reasons(snapshot.Ignored)
 	policy, target := c.policyParameter(), c.query.Get("target")
 	for i := range snapshot.Entries {
 		e := &snapshot.Entries[i]
@@ -66,6 +63,15 @@ func (c *call) overrides() (any, error) {
 	}
 	out.Total = &total
 	return out, nil
+}
+
+// reasons returns why overrides have no effect.
+func reasons(ignored []overrides.Ignored) map[overrides.ID]string {
+	texts := make(map[overrides.ID]string, len(ignored))
+	for _, i := range ignored {
+		texts[i.ID] = engine.Reason(i.Err)
+	}
+	return texts
 }
 
 func overrideOf(e *overrides.Entry, ignored string) Override {
@@ -142,9 +148,9 @@ func (c *call) setOverrides() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := Overrides{Overrides: []Override{}}
+	out, ignored := Overrides{Overrides: []Override{}}, reasons(c.Overrides.List().Ignored)
 	for i := range saved {
-		out.Overrides = append(out.Overrides, overrideOf(&saved[i], ""))
+		out.Overrides = append(out.Overrides, overrideOf(&saved[i], ignored[saved[i].ID()]))
 	}
 	c.recordOverrides("set override", saved, before, in.Reason)
 	return out, nil

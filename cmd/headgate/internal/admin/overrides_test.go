@@ -18,6 +18,9 @@ func TestOverridesAreSetListedAndRemoved(t *testing.T) {
 	if len(set) != 3 || set[0].Author != "local" || set[0].Reason != "launch" || set[1].Reason != "abuse" || set[1].Limits[0] != "0/s" {
 		t.Fatalf("got %+v", set)
 	}
+	if set[0].Ignored != "" || set[2].Ignored == "" {
+		t.Errorf("set: got %+v want the last one to be ignored", set)
+	}
 	if d := time.Until(set[0].Until); d < 119*time.Minute || d > 2*time.Hour {
 		t.Errorf("the override ends in %v want 2h", d)
 	}

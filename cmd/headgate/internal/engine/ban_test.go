@@ -240,3 +240,13 @@ func TestBanValidate(t *testing.T) {
 		t.Errorf("the largest settings: %v", err)
 	}
 }
+
+// The bucket of the bans is not a limit that operators see.
+func TestPolicyRulesHaveNoBan(t *testing.T) {
+	t.Parallel()
+	e, _ := newPolicyEngine(t, headgate.MustPolicy("1/1h"), engine.PolicyOptions{Ban: threeStrikes}, "")
+	rules, replaced := e.ActiveConfig().PolicyRules("p")
+	if len(rules) != 1 || rules[0].Text() != "1/h" || replaced {
+		t.Errorf("got %d limits, replaced %v want the limit 1/h alone", len(rules), replaced)
+	}
+}

@@ -17,6 +17,7 @@ type Inspection struct {
 	Override string // name of the override that applies, as in [ActiveConfig.AppliedOverride]; empty if none does
 	Live     bool   // whether it is a live override
 	Shadow   bool   // whether the policy is in shadow mode for the key
+	Bans     bool   // whether the bans of the policy apply to the key
 	Limits   []LimitState
 	// Err is the reason why the store has not decided; the decisions are then zero.
 	Err error
@@ -52,6 +53,7 @@ func (s *ActiveConfig) Inspect(ctx context.Context, check *Check, page HoldPage)
 		c = &a.shadowed
 	}
 	x := Inspection{Policy: check.Policy, Shadow: c == &a.shadowed, Limits: make([]LimitState, len(c.rules))}
+	x.Bans = slices.ContainsFunc(c.rules, func(r *Rule) bool { return r.ban != nil })
 	x.Override, x.Live = s.AppliedOverride(check.Policy, check.Key)
 	x.Err = root.ApplyAll(ctx, s.store, headgate.StoreClock, c.Ops, true, c.Decisions)
 	for i, r := range c.rules {
@@ -87,12 +89,12 @@ func (x *Inspection) listHolds(ctx context.Context, key string, page HoldPage) {
 // PolicyNames returns the names of all policies, sorted.
 func (s *ActiveConfig) PolicyNames() []string { return slices.Sorted(maps.Keys(s.policies)) }
 
-// PolicyRules returns the limits of a policy for the keys without an override. replaced
-// is whether they are those of a live override of the whole policy. The limits must not
-// be changed.
+// PolicyRules returns the limits of a policy for the keys without an override. The bucket
+// of its bans is not among them. replaced is whether they are those of a live override of
+// the whole policy. The limits must not be changed.
 func (s *ActiveConfig) PolicyRules(name string) (rules []*Rule, replaced bool) {
 	if p := s.policies[name]; p != nil {
-		return p.rules, p.isReplaced
+		return slices.DeleteFunc(slices.Clone(p.rules), (*Rule).isBan), p.isReplaced
 	}
 	return nil, false
 }

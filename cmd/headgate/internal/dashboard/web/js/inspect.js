@@ -106,7 +106,8 @@ export class Inspector {
     const element = el('article', { class: 'state', 'data-policy': policy },
       el('header', {}, el('h3', {}, policy), el('span', { class: 'badge verdict' }), el('span', { class: 'badge mode' })),
       el('p', { class: 'source' }),
-      el('p', { class: 'problem' }),
+      el('p', { class: 'problem ban' }),
+      el('p', { class: 'problem error' }),
       el('div', { class: 'limits' }),
       el('div', { class: 'actions writes' },
         button('Reset', () => actions.reset(policy, key)), button('Refund or debit', () => actions.adjust(policy, key)),
@@ -123,7 +124,8 @@ export class Inspector {
     setText(mode, state.mode === 'shadow' ? 'shadow' : '');
     show(mode, state.mode === 'shadow');
     setText(element.querySelector('.source'), sourceOf(state.source));
-    setText(element.querySelector('.problem'), [state.error, state.degraded && `decided without the store: ${state.degraded}`].filter(Boolean).join('; '));
+    setText(element.querySelector('.ban'), banOf(state));
+    setText(element.querySelector('.error'), [state.error, state.degraded && `decided without the store: ${state.degraded}`].filter(Boolean).join('; '));
     list(element.querySelector('.limits'), state.limits, (limit) => limit.limit, () => makeLimit(), (part, limit) => this.#fillLimit(part, limit, state));
   }
 
@@ -165,6 +167,12 @@ function makeLimit() {
   return el('div', { class: 'limit-state' },
     el('p', { class: 'head' }, el('code', { class: 'limit' }), el('span', { class: 'algorithm' }), el('span', { class: 'left' }, el('b'), ' ', el('small'))),
     meter, svg('svg', { class: 'spark history', 'aria-hidden': 'true' }), el('p', { class: 'times' }), el('div', { class: 'holds' }), el('div', { class: 'leases' }));
+}
+
+// banOf is until when a key is banned, and what ends the ban; or empty.
+function banOf({ ban, mode }) {
+  if (!ban?.banned) return '';
+  return `${mode === 'shadow' ? 'Would be banned' : 'Banned'} until ${when(ban.until)}, ban number ${whole(ban.bans)}. A reset ends the ban.`;
 }
 
 // sourceOf is which limits apply, and why.
