@@ -221,7 +221,7 @@ func (x *holdChange) open() {
 		x.answer(headgate.HoldResult{Replayed: true})
 		x.setDeadlines()
 	case full >= 0:
-		x.err = fmt.Errorf("memcachedstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, full)
+		x.err = fmt.Errorf("memcachedstore: %w: the key has %d; commit or cancel some, or raise the maximum (max_open)", headgate.ErrTooManyHolds, full)
 	case x.decide():
 		x.openAll()
 		x.answer(headgate.HoldResult{})

@@ -246,7 +246,7 @@ func (x *holdTransaction) replayed(sums algo.RequestChecksums, deadlines []int64
 		err = fmt.Errorf("memstore: %w: it was opened with other keys or costs;"+
 			" use another id, or repeat the first request", headgate.ErrHoldConflict)
 	case !found && full >= 0:
-		err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, full)
+		err = fmt.Errorf("memstore: %w: the key has %d; commit or cancel some, or raise the maximum (max_open)", headgate.ErrTooManyHolds, full)
 	}
 	return found, err
 }

@@ -165,7 +165,7 @@ func (h *holdOp) err() error {
 		return fmt.Errorf("redisstore: %w: it was opened with other keys or costs;"+
 			" use another id, or repeat the first request", headgate.ErrHoldConflict)
 	case holdTooMany:
-		return fmt.Errorf("redisstore: %w: the key has %d; commit or cancel some, or raise the maximum", headgate.ErrTooManyHolds, h.settings.MaxOpenOrDefault())
+		return fmt.Errorf("redisstore: %w: the key has %d; commit or cancel some, or raise the maximum (max_open)", headgate.ErrTooManyHolds, h.settings.MaxOpenOrDefault())
 	}
 	return nil
 }

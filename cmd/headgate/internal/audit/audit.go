@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,10 +85,12 @@ func (l *Log) Add(ctx context.Context, now time.Time, entries ...Entry) {
 	}
 }
 
-// write logs one entry.
+// write logs one entry. Of a target, it logs only the kind: an address or a pattern can
+// be that of one client. The id finds the entry in the audit, which has the target.
 func (l *Log) write(e *Entry) {
 	attributes := []any{"action", e.Action, "author", e.Author, "id", e.ID}
-	for _, a := range [][2]string{{"policy", e.Policy}, {"target", e.Target}, {"key", e.Key}, {"before", e.Before}, {"after", e.After}, {"reason", e.Reason}} {
+	kind, _, _ := strings.Cut(e.Target, ":")
+	for _, a := range [][2]string{{"policy", e.Policy}, {"target", kind}, {"key", e.Key}, {"before", e.Before}, {"after", e.After}, {"reason", e.Reason}} {
 		if a[1] != "" {
 			attributes = append(attributes, a[0], a[1])
 		}

@@ -39,7 +39,7 @@ func TestEntriesAreListedByPage(t *testing.T) {
 	l, text := newLog(t, store)
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	for i := range 5 {
-		l.Add(t.Context(), now.Add(time.Duration(i)*time.Second), audit.Entry{Action: fmt.Sprint("action ", i), Author: "ann", Key: "h:1", Reason: "why"})
+		l.Add(t.Context(), now.Add(time.Duration(i)*time.Second), audit.Entry{Action: fmt.Sprint("action ", i), Author: "ann", Target: "network:192.0.2.7/32", Key: "h:1", Reason: "why"})
 	}
 	first, more := mustList(t, l, "", 3)
 	if len(first) != 3 || !more || first[0].Action != "action 4" || first[0].Instance != "here" || !first[0].Time.Equal(now.Add(4*time.Second)) {
@@ -54,6 +54,9 @@ func TestEntriesAreListedByPage(t *testing.T) {
 	}
 	if got := strings.Count(text.String(), `msg="admin change"`); got != 5 {
 		t.Errorf("got %d log lines want 5", got)
+	}
+	if log := text.String(); !strings.Contains(log, "target=network") || strings.Contains(log, "192.0.2.7") {
+		t.Errorf("got the log %s, want only the kind of the target", log)
 	}
 }
 
