@@ -149,8 +149,8 @@ func (v visitor) testAdjust() {
 // testOverride sets an override, replaces it by a block, and removes that.
 func (v visitor) testOverride() {
 	v.click("[data-policy=login] .actions button:nth-child(3)")
-	if got := chromium.Eval[string](v.t, v.Browser, "document.querySelector('#dialog [name=limits]').value"); got != "5/h" {
-		v.t.Errorf("the dialog proposes the limit %q want 5/h", got)
+	if got := chromium.Eval[string](v.t, v.Browser, "document.querySelector('#dialog [name=limits]').value"); got != "5/100d" {
+		v.t.Errorf("the dialog proposes the limit %q want 5/100d", got)
 	}
 	v.put("#dialog [name=limits]", "many")
 	v.put("#dialog [name=reason]", "launch")
@@ -256,7 +256,7 @@ func (v visitor) testFilters() {
 	v.click("#policy-table tbody tr:nth-child(3) .name")
 	v.fragment("policy=login", true)
 	v.shows("#traffic-title", "login")
-	v.shows("#policy-facts", "5/h (fixed window)")
+	v.shows("#policy-facts", "5/100d (fixed window)")
 	v.until("[...document.querySelectorAll('#denial-table tbody b')].every((e) => e.textContent === 'login')")
 	v.click("#clear-policy")
 	v.shows("#traffic-title", "All policies")
@@ -292,7 +292,7 @@ func (v visitor) testCharts() {
 // testConfiguration changes the file: the page shows the difference.
 func (v visitor) testConfiguration() {
 	v.shows("#config-view", "has not changed since the start")
-	v.s.configure(strings.Replace(policies, "5/1h", "7/1h", 1))
+	v.s.configure(strings.Replace(policies, "5/100d", "7/100d", 1))
 	v.s.reload()
 	v.shows("#config-state", "Configuration 2 is active")
 	v.shows("#config-view .added", "7/")
@@ -306,7 +306,7 @@ func (v visitor) testConfiguration() {
 	v.s.configure("policies: 5")
 	v.s.reload()
 	v.shows("#config-problem", "The current file is invalid")
-	v.s.configure(strings.Replace(policies, "5/1h", "7/1h", 1))
+	v.s.configure(strings.Replace(policies, "5/100d", "7/100d", 1))
 	v.s.reload()
 	v.until("document.getElementById('config-problem').textContent === ''")
 	if got, want := v.text("#diff-line"), "headgate config diff "+v.s.path+" NEW.yaml --log access.log.1"; got != want {
