@@ -39,6 +39,7 @@ type running struct {
 	http, admin string // base URLs
 	resp        string // address
 	token       string
+	log         *testserver.Log
 }
 
 // start starts a service with a store in memory and additional configuration.
@@ -55,6 +56,7 @@ func start(t testing.TB, yaml string) *running {
 		t.Fatal(err)
 	}
 	log := new(testserver.Log)
+	s.log = log
 	served, err := service.New(&service.Options{Config: c, Sources: sources, Version: "1.2.3", Log: log})
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ type request struct {
 	id     string
 	ttl    time.Duration
 	holds  []engine.ClientHold // holds of the tokens in the body
-	isList bool              // whether the body has a list of tokens
+	isList bool                // whether the body has a list of tokens
 	actual []int64
 	same   bool // whether actual has one cost, which is that of every check
 }

@@ -15,7 +15,7 @@ type call struct {
 	ttl       time.Duration
 	opened    engine.ClientHold   // hold that Hold opens
 	holds     []engine.ClientHold // holds of the tokens in the request
-	actual    []int64           // actual costs; nil cancels the hold
+	actual    []int64             // actual costs; nil cancels the hold
 }
 
 // submitCall makes the decision of a call. If it has several keys, all earlier decisions
