@@ -168,13 +168,13 @@ func TestNonAtomicStorePasses(t *testing.T) {
 func options(f fault) (Options, func() *reference) {
 	var store *reference
 	return Options{
-			Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == takesOneByOne || f == refundsTakenTwice || f == refundsNothingTaken,
-			TTLs:      func() (map[string]time.Duration, error) { return store.ttls() },
-			RemoveTTL: func(id string) error { return store.removeTTL(id) },
-		}, func() *reference {
-			store = newReference(f)
-			return store
-		}
+		Decisions: 20_000, Rounds: 40, Seed: 1, NonAtomic: f == takesOneByOne || f == refundsTakenTwice || f == refundsNothingTaken,
+		TTLs:      func() (map[string]time.Duration, error) { return store.ttls() },
+		RemoveTTL: func(id string) error { return store.removeTTL(id) },
+	}, func() *reference {
+		store = newReference(f)
+		return store
+	}
 }
 
 func TestSuiteCatchesPlantedFaults(t *testing.T) {
