@@ -190,6 +190,7 @@ func TestInvalidBodies(t *testing.T) {
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limit":["1/s"]}]}`, "overrides[0].limit", `the request has an unknown field "limit"; did you mean "limits"?`},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"acme","limits":["1/s"]}]}`, "overrides[0].target", ""},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/x"]}]}`, "overrides[0].limits", ""},
+		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a"}]}`, "overrides[0].limits", `field "overrides[0].limits": is empty; must be one or more limits, such as 10/m, or unlimited`},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"ttl":"soon"}]}`, "overrides[0].ttl", `field "overrides[0].ttl" is "soon"; must be a duration above 0, such as 30m or 2h`},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"ttl":"1h","until":"2030-01-01T00:00:00Z"}]}`, "overrides[0].ttl", `field "overrides[0].ttl" is not allowed next to until; send one of them`},
 		{"overrides/set", `{"overrides":[{"policy":"api","target":"key:a","limits":["1/s"],"until":"2000-01-01T00:00:00Z"}]}`, "overrides[0].until", ""},

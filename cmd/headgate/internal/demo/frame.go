@@ -80,7 +80,7 @@ type camera struct {
 	before int64     // number of requests before the current second
 	rate   int64
 	rowsAt time.Time
-	rowsTo int64 // number of the newest request in the page's table
+	rowsTo int64 // number of changes of rows that are in the page's table
 	epoch  int
 }
 
@@ -136,14 +136,14 @@ func (c *camera) measure(now time.Time, seq int64) int64 {
 }
 
 // rows returns the newest requests for the page's table. It returns nil if there are no
-// new requests or if rowInterval has not passed since the last update. The caller holds
-// the session's mutex.
+// new requests and no new outcomes, or if rowInterval has not passed since the last
+// update. The caller holds the session's mutex.
 func (c *camera) rows(now time.Time) []rowFrame {
 	j := &c.s.journal
-	if j.seq == c.rowsTo || now.Sub(c.rowsAt) < rowInterval {
+	if j.changes == c.rowsTo || now.Sub(c.rowsAt) < rowInterval {
 		return nil
 	}
-	c.rowsAt, c.rowsTo = now, j.seq
+	c.rowsAt, c.rowsTo = now, j.changes
 	return j.table(c.s.stage)
 }
 

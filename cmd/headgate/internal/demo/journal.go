@@ -22,6 +22,7 @@ type journal struct {
 	seq     int64     // number of requests in this epoch
 	tallies [][]tally // indexed by track and algorithm
 	rows    [maxRows]row
+	changes int64 // number of changes of rows in this epoch
 }
 
 // tally holds the counts and the new results of one gate.
@@ -62,7 +63,7 @@ type row struct {
 
 func (j *journal) clear(st *stage) {
 	j.epoch++
-	j.seq = 0
+	j.seq, j.changes = 0, 0
 	j.rows = [maxRows]row{}
 	j.tallies = make([][]tally, len(st.tracks))
 	for i, t := range st.tracks {
@@ -75,6 +76,7 @@ func (j *journal) clear(st *stage) {
 func (j *journal) enter(n, track int, t, cost int64, gates int) int64 {
 	first := j.seq + 1
 	j.seq += int64(n)
+	j.changes++
 	for seq := max(first, j.seq-maxRows+1); seq <= j.seq; seq++ {
 		j.rows[seq%maxRows] = row{seq, t, track, cost, make([]outcome, gates)}
 	}
@@ -104,6 +106,7 @@ func (j *journal) record(track, gate int, t int64, o outcome) {
 	}
 	if r := &j.rows[o.seq%maxRows]; r.seq == o.seq {
 		r.outcomes[gate] = o
+		j.changes++
 	}
 }
 

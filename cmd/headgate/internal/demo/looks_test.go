@@ -155,6 +155,7 @@ func (v visitor) testButtons(t *testing.T) {
 	}
 	v.put(t, "n", "12")
 	v.send(t, "#burst", 12)
+	v.Until(t, "![...document.querySelectorAll('#requests td')].some((cell) => cell.textContent === '–')")
 	kept, page = v.mustAgree(t, "a burst")
 	if kept.Sent != 13 || len(page.Rows) != 12 || !strings.Contains(page.Rows[0][3], "denied") {
 		t.Errorf("a burst of 12: sent %d, rows %v", kept.Sent, page.Rows)

@@ -103,7 +103,10 @@ func (e *Entry) validate(now time.Time) (field string, err error) {
 	if _, err := engine.ParseTarget(e.Target); err != nil {
 		return "target", err
 	}
-	if _, err := parseLimits(e.Limits); err != nil {
+	if len(e.Limits) == 0 {
+		return "limits", errors.New("is empty; must be one or more limits, such as 10/m, or unlimited")
+	}
+	if _, err := parseLimits(e.Policy, e.Limits); err != nil {
 		return "limits", err
 	}
 	if !e.Until.IsZero() && !e.Until.After(now) {
@@ -118,8 +121,8 @@ func (e *Entry) validate(now time.Time) (field string, err error) {
 	return "", nil
 }
 
-// parseLimits parses the texts of limits as they are written in a policy.
-func parseLimits(texts []string) ([]headgate.Limit, error) {
+// parseLimits parses the texts of limits of a policy, as they are written in the file.
+func parseLimits(policy string, texts []string) ([]headgate.Limit, error) {
 	limits := make([]headgate.Limit, len(texts))
 	for i, text := range texts {
 		var err error
@@ -127,7 +130,7 @@ func parseLimits(texts []string) ([]headgate.Limit, error) {
 			return nil, err
 		}
 	}
-	return limits, headgate.Policy{Limits: limits}.Validate()
+	return limits, headgate.Policy{Name: policy, Limits: limits}.Validate()
 }
 
 // ended reports whether the entry has ended at now.

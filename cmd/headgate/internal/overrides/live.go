@@ -163,7 +163,7 @@ func (l *Live) applyLocked() {
 	all := make([]engine.LiveOverride, 0, len(active))
 	for i := range active {
 		e := &active[i]
-		limits, err := parseLimits(e.Limits)
+		limits, err := parseLimits(e.Policy, e.Limits)
 		if err != nil { // another version has written the entry
 			l.log.Error("override in the store is not valid and has no effect", "policy", e.Policy, "error", err)
 			continue
