@@ -38,7 +38,7 @@ func holdError(
 		}
 		err := limitError(results[i].Err, r, at, expires, degraded)
 		if err == nil {
-			if known = true; isUncounted(&results[i], r, degraded) {
+			if known = true; lacksCommit(&results[i], r, degraded) {
 				uncounted = max(uncounted, excess)
 			}
 			continue
@@ -66,10 +66,10 @@ func sumAndHoldError(
 	return holdError(results, limits, at, expires, degraded)
 }
 
-// isUncounted reports whether the limit of a rule does not count the units of a commit,
+// lacksCommit reports whether the limit of a rule does not count the units of a commit,
 // because a failure mode decides for it. degraded is as in holdError. The failure mode
 // local counts them in the store that has opened the hold.
-func isUncounted(result *HoldResult, r *Rule, degraded StoreErrorReason) bool {
+func lacksCommit(result *HoldResult, r *Rule, degraded StoreErrorReason) bool {
 	if result.Err != nil { // the failure mode has opened the hold in no store
 		return true
 	}
